@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# install.sh [--remove] PREFIX: the header, both libraries and prosody.pc, below DESTDIR.
+set -euo pipefail
+
+remove=
+[[ ${1:-} == --remove ]] && { remove=1; shift; }
+prefix=${1:?a folder to install to}
+[[ $prefix == /* ]] || { echo "install: PREFIX must be absolute, not '$prefix'" >&2; exit 2; }
+cd -- "$(dirname -- "$0")/.."
+to=${DESTDIR:-}$prefix
+files=(include/prosody.h lib/libprosody.so lib/libprosody.so.1 lib/libprosody-rdkafka.so.1
+       lib/pkgconfig/prosody.pc)
+
+if [[ $remove ]]; then
+  for file in "${files[@]}"; do rm -f -- "$to/$file"; done
+  exit
+fi
+
+install -d "$to/include" "$to/lib/pkgconfig"
+install -m 644 include/prosody.h "$to/include/"
+install -m 755 build/lib/libprosody.so build/lib/libprosody-rdkafka.so.1 "$to/lib/"
+ln -sfn libprosody.so "$to/lib/libprosody.so.1"
+scripts/pkgconfig.sh "$prefix" "$prefix/include" "$prefix/lib" >"$to/lib/pkgconfig/prosody.pc"
+chmod 644 "$to/lib/pkgconfig/prosody.pc"
+echo "installed to $to"
+[[ -n ${DESTDIR:-} || $EUID -ne 0 ]] || ldconfig || true
