@@ -1,0 +1,47 @@
+package pipeline
+
+import "sync/atomic"
+
+// Counts is what the middleware of one chain has counted. All but Waiting only grow.
+type Counts struct {
+	Attempts    atomic.Int64 // calls of the host's handler
+	Retries     atomic.Int64 // those of them that repeat a failed one of the same event
+	Timeouts    atomic.Int64 // attempts that met their time-out
+	Successes   atomic.Int64 // events whose handler succeeded
+	Permanent   atomic.Int64 // events whose handler failed permanently
+	Discarded   atomic.Int64 // events given up without a dead letter
+	DeadLetters atomic.Int64 // events and invalid records copied to the failure topic
+	Unsent      atomic.Int64 // failed attempts to write a dead letter
+	Aborted     atomic.Int64 // events left to the next owner
+	Waiting     atomic.Int64 // events that wait for a permit now
+}
+
+// Snapshot is the value of Counts at one moment.
+type Snapshot struct {
+	Attempts    int64 `json:"attempts"`
+	Retries     int64 `json:"retries"`
+	Timeouts    int64 `json:"timeouts"`
+	Successes   int64 `json:"successes"`
+	Permanent   int64 `json:"permanent"`
+	Discarded   int64 `json:"discarded"`
+	DeadLetters int64 `json:"dead_letters"`
+	Unsent      int64 `json:"dead_letters_unsent"`
+	Aborted     int64 `json:"aborted"`
+	Waiting     int64 `json:"waiting"`
+}
+
+// Snapshot reads the counters.
+func (c *Counts) Snapshot() Snapshot {
+	return Snapshot{
+		Attempts:    c.Attempts.Load(),
+		Retries:     c.Retries.Load(),
+		Timeouts:    c.Timeouts.Load(),
+		Successes:   c.Successes.Load(),
+		Permanent:   c.Permanent.Load(),
+		Discarded:   c.Discarded.Load(),
+		DeadLetters: c.DeadLetters.Load(),
+		Unsent:      c.Unsent.Load(),
+		Aborted:     c.Aborted.Load(),
+		Waiting:     c.Waiting.Load(),
+	}
+}
