@@ -8,9 +8,9 @@ import (
 
 // Backoff says how long to wait before an attempt is repeated.
 type Backoff struct {
-	Base   time.Duration             // 0: 20 ms
-	Max    time.Duration             // 0: 5 min
-	Random func(limit int64) int64   // uniform in [0, limit); nil: the global source
+	Base   time.Duration           // 0: 20 ms
+	Max    time.Duration           // 0: 5 min
+	Random func(limit int64) int64 // uniform in [0, limit); nil: the global source
 }
 
 // Delay draws the wait after attempt, which counts from 1: uniform in
