@@ -1,0 +1,188 @@
+// Package client is the composition root: it builds a producer and a consumer from
+// one configuration, and owns their life cycle.
+//
+// It upholds I8 for the calls of a host: each ends by a result, an error or its
+// deadline, and Shutdown joins all that the client started.
+package client
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"prosody/core/clock"
+	"prosody/core/consumer"
+	"prosody/core/fault"
+	"prosody/core/kafka/memory"
+	"prosody/core/observe"
+	"prosody/core/pipeline"
+	"prosody/core/pipeline/compose"
+	"prosody/core/producer"
+)
+
+// State is what a host may ask for.
+type State int
+
+// The states of a client.
+const (
+	Configured State = iota + 1
+	Running
+	ShutDown
+)
+
+// Deps are what a client shares with others in the process.
+type Deps struct {
+	Memory *memory.Registry // the embedded Kafka of mock mode
+	Log    *slog.Logger
+	Clock  clock.Clock // nil: the real one
+}
+
+// phase is the life of a client in finer steps than State.
+type phase int
+
+const (
+	idle phase = iota
+	starting
+	running
+	stopping
+	closing
+	closed
+)
+
+// Client sends records and runs at most one consumer.
+type Client struct {
+	plan     *Plan
+	deps     Deps
+	producer *producer.Producer
+
+	mutex    sync.Mutex
+	phase    phase
+	moved    chan struct{} // closed when the phase changes
+	consumer *consumer.Consumer
+	probe    *observe.Probe
+	chain    *compose.Chain
+	abandon  context.CancelFunc // ends a start
+	ended    error              // what Shutdown came to
+}
+
+// closeBudget bounds what is not handlers at the end: what is on its way to the
+// broker, and the probe server.
+const closeBudget = 5 * time.Second
+
+// New makes a client of a plan.
+func New(plan *Plan, deps Deps) (*Client, error) {
+	if deps.Clock == nil {
+		deps.Clock = clock.Real{}
+	}
+	for _, note := range plan.config.Notes {
+		deps.Log.Warn(note)
+	}
+	made, err := producer.New(producer.Options{
+		Cluster:     plan.cluster(deps.Memory),
+		Servers:     plan.config.BootstrapServers,
+		Properties:  plan.config.Kafka,
+		Source:      plan.config.SourceSystem,
+		SendTimeout: plan.config.SendTimeout,
+		Cache:       plan.config.IdempotenceCacheSize,
+		Clock:       deps.Clock,
+		Log:         deps.Log.With("target", "prosody.producer"),
+	})
+	if err != nil {
+		return nil, fault.Wrap(fault.Config, err, "failed to initialize producer")
+	}
+	return &Client{plan: plan, deps: deps, producer: made, moved: make(chan struct{})}, nil
+}
+
+// Source is the source system that the client's records carry.
+func (c *Client) Source() string { return c.plan.config.SourceSystem }
+
+// State tells what the client can do now, or why it can never consume.
+func (c *Client) State() (State, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	switch c.phase {
+	case closing, closed:
+		return ShutDown, nil
+	case running, stopping:
+		return Running, nil
+	}
+	return Configured, c.plan.consuming()
+}
+
+// Send sends a record; done gets the result. An error means that nothing was sent
+// and done is not called.
+func (c *Client) Send(record producer.Outgoing, done func(producer.Sent)) error {
+	c.mutex.Lock()
+	over := c.phase >= closing
+	c.mutex.Unlock()
+	if over {
+		return errClosed()
+	}
+	return c.producer.Send(record, done)
+}
+
+// Partitions tells how many partitions the client owns.
+func (c *Client) Partitions() int {
+	if running := c.current(); running != nil {
+		return running.Partitions()
+	}
+	return 0
+}
+
+// Joined tells whether the client is a member of its group.
+func (c *Client) Joined() bool {
+	running := c.current()
+	return running != nil && running.Joined()
+}
+
+// Stalled gives a reason for each thing of the consumer that stands still.
+func (c *Client) Stalled() []string {
+	c.mutex.Lock()
+	running, chain := c.consumer, c.chain
+	c.mutex.Unlock()
+	if running == nil {
+		return nil
+	}
+	return append(running.Stalled(), chain.Late(c.plan.config.StallThreshold)...)
+}
+
+func (c *Client) current() *consumer.Consumer {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.consumer
+}
+
+// move changes the phase and wakes those that wait for it. The mutex is held.
+func (c *Client) move(to phase) {
+	c.phase = to
+	close(c.moved)
+	c.moved = make(chan struct{})
+}
+
+// settle waits until the client is not in one of the given phases. It returns with
+// the mutex held, unless ctx ends first.
+func (c *Client) settle(ctx context.Context, phases ...phase) error {
+	for {
+		c.mutex.Lock()
+		busy := false
+		for _, one := range phases {
+			busy = busy || c.phase == one
+		}
+		if !busy {
+			return nil
+		}
+		moved := c.moved
+		c.mutex.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fault.Wrap(fault.Timeout, ctx.Err(), "the client is busy")
+		}
+	}
+}
+
+func errClosed() error { return fault.New(fault.Closed, "client is shut down") }
+
+// Host is the innermost handler of a client: the one that a user gives.
+type Host = pipeline.Handler

@@ -1,0 +1,185 @@
+package client
+
+import (
+	"context"
+	"errors"
+
+	"prosody/core/consumer"
+	"prosody/core/event"
+	"prosody/core/fault"
+	"prosody/core/kafka"
+	"prosody/core/observe"
+	"prosody/core/pipeline/compose"
+)
+
+// Subscribe starts the consumer; events go to host. One subscription at a time.
+func (c *Client) Subscribe(ctx context.Context, host Host) error {
+	c.mutex.Lock()
+	switch {
+	case c.phase >= closing:
+		c.mutex.Unlock()
+		return errClosed()
+	case c.phase != idle:
+		c.mutex.Unlock()
+		return fault.New(fault.State, "consumer is already subscribed")
+	}
+	if err := c.plan.subscribing(); err != nil {
+		c.mutex.Unlock()
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.abandon = cancel
+	c.move(starting)
+	c.mutex.Unlock()
+
+	started, probe, chain, err := c.start(ctx, host)
+
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.abandon = nil
+	if err != nil {
+		c.move(idle)
+		return err
+	}
+	c.consumer, c.probe, c.chain = started, probe, chain
+	c.move(running)
+	return nil
+}
+
+func (c *Client) start(ctx context.Context, host Host) (*consumer.Consumer, *observe.Probe, *compose.Chain, error) {
+	settings := c.plan.config
+	chain := compose.New(c.composition(), host)
+	var probe *observe.Probe
+	if !settings.Mock && settings.ProbePort >= 0 {
+		var err error
+		if probe, err = observe.Listen(settings.ProbePort, c, c.target("prosody.probe")); err != nil {
+			return nil, nil, nil, fault.Wrap(fault.Config, err, "failed to initialize consumer")
+		}
+	}
+	started, err := consumer.Start(ctx, consumer.Options{
+		Cluster:         c.plan.cluster(c.deps.Memory),
+		Servers:         settings.BootstrapServers,
+		Group:           settings.GroupID,
+		Topics:          settings.SubscribedTopics,
+		Properties:      settings.Kafka,
+		AllowedEvents:   settings.AllowedEvents,
+		MaxUncommitted:  settings.MaxUncommitted,
+		CommitInterval:  settings.CommitInterval,
+		PollInterval:    settings.PollInterval,
+		ShutdownTimeout: settings.ShutdownTimeout,
+		StallThreshold:  settings.StallThreshold,
+		Clock:           c.deps.Clock,
+		Log:             c.target("prosody.consumer"),
+		Handler:         chain,
+		Decode:          event.Decode,
+		Invalid:         c.invalid(chain),
+	})
+	if err != nil {
+		if probe != nil {
+			err = errors.Join(err, c.silence(probe))
+		}
+		return nil, nil, nil, fault.Wrap(fault.Config, err, "failed to initialize consumer")
+	}
+	return started, probe, chain, nil
+}
+
+// Unsubscribe stops the consumer; several at once wait for the same end.
+func (c *Client) Unsubscribe(ctx context.Context) error {
+	if err := c.settle(ctx, starting); err != nil {
+		return err
+	}
+	switch c.phase {
+	case closing, closed:
+		c.mutex.Unlock()
+		return errClosed()
+	case idle:
+		c.mutex.Unlock()
+		return fault.New(fault.State, "consumer is not subscribed")
+	case stopping:
+		c.mutex.Unlock()
+		if err := c.settle(ctx, stopping); err != nil {
+			return err
+		}
+		c.mutex.Unlock()
+		return nil
+	}
+	c.move(stopping)
+	c.mutex.Unlock()
+
+	err := c.stop(ctx)
+
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.phase == stopping {
+		c.move(idle)
+	}
+	return err
+}
+
+// stop ends the consumer and what belongs to it. Nobody else does so meanwhile.
+func (c *Client) stop(ctx context.Context) error {
+	c.mutex.Lock()
+	running, probe := c.consumer, c.probe
+	c.mutex.Unlock()
+	err := running.Stop(ctx)
+	if probe != nil {
+		err = errors.Join(err, c.silence(probe))
+	}
+	c.mutex.Lock()
+	c.consumer, c.probe, c.chain = nil, nil, nil
+	c.mutex.Unlock()
+	if err != nil {
+		return fault.Wrap(fault.Kafka, err, "the consumer did not stop cleanly")
+	}
+	return nil
+}
+
+func (c *Client) silence(probe *observe.Probe) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
+	defer cancel()
+	return probe.Close(ctx)
+}
+
+// Shutdown stops the consumer and closes the client. All calls wait for the same
+// end and get the same answer.
+func (c *Client) Shutdown(ctx context.Context) error {
+	c.mutex.Lock()
+	if c.abandon != nil {
+		c.abandon()
+	}
+	c.mutex.Unlock()
+	if err := c.settle(ctx, starting, stopping, closing); err != nil {
+		return err
+	}
+	if c.phase == closed {
+		defer c.mutex.Unlock()
+		return c.ended
+	}
+	consumes := c.phase == running
+	c.move(closing)
+	c.mutex.Unlock()
+
+	var err error
+	if consumes {
+		err = c.stop(ctx)
+	}
+	flush, cancel := context.WithTimeout(ctx, closeBudget)
+	defer cancel()
+	err = errors.Join(err, c.producer.Close(flush))
+
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.ended = err
+	c.move(closed)
+	return err
+}
+
+// invalid says what becomes of records that are no events: the dead letter, or
+// nothing more than the line and the count that the consumer makes of each.
+func (c *Client) invalid(chain *compose.Chain) func(context.Context, *kafka.Record, string) error {
+	if !c.deadLetters() {
+		return nil
+	}
+	return chain.Invalid
+}
