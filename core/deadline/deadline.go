@@ -33,19 +33,22 @@ type Queue[T any] struct {
 	closed     bool
 }
 
-// New makes a queue. expire runs outside of its lock, in a goroutine of the clock.
+// New makes a queue. expire runs outside of its lock, in a goroutine of the clock. With
+// an after of 0 nothing expires.
 func New[T any](c clock.Clock, after time.Duration, expire func(T)) *Queue[T] {
 	return &Queue[T]{clock: c, after: after, expire: expire}
 }
 
-// Add starts the time of an entry that is in no queue. A closed queue forgets it.
-func (q *Queue[T]) Add(entry *Entry[T]) {
+// Add starts the time of an entry that is in no queue. False: the queue is closed.
+func (q *Queue[T]) Add(entry *Entry[T]) bool {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	if q.closed {
-		return
+		return false
 	}
-	entry.due = q.clock.Now().Add(q.after)
+	if q.after > 0 {
+		entry.due = q.clock.Now().Add(q.after)
+	}
 	entry.queued = true
 	entry.prev, entry.next = q.tail, nil
 	if q.tail == nil {
@@ -54,9 +57,17 @@ func (q *Queue[T]) Add(entry *Entry[T]) {
 		q.tail.next = entry
 	}
 	q.tail = entry
-	if q.timer == nil {
+	if q.timer == nil && q.after > 0 {
 		q.arm(q.after)
 	}
+	return true
+}
+
+// Holds tells whether an entry still waits.
+func (q *Queue[T]) Holds(entry *Entry[T]) bool {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	return entry.queued
 }
 
 // Remove ends an entry's wait. False: it has expired, or was never added.
@@ -70,12 +81,14 @@ func (q *Queue[T]) Remove(entry *Entry[T]) bool {
 	return true
 }
 
-// Close forgets all entries and waits for a callback that runs. It must not be called
-// by one.
-func (q *Queue[T]) Close() {
+// Close takes all entries out, returns them in order and waits for a callback that
+// runs. It must not be called by one.
+func (q *Queue[T]) Close() []T {
 	q.mutex.Lock()
 	q.closed = true
+	var left []T
 	for q.head != nil {
+		left = append(left, q.head.Value)
 		q.unlink(q.head)
 	}
 	if q.timer != nil && q.timer.Stop() {
@@ -84,6 +97,7 @@ func (q *Queue[T]) Close() {
 	q.timer = nil
 	q.mutex.Unlock()
 	q.running.Wait()
+	return left
 }
 
 // arm needs the lock. The timer stays when its entry goes: it then only looks at the

@@ -170,6 +170,7 @@ const (
 	Closed                   // the client was closed
 	Rebalancing              // a commit met a rebalance; transient
 	Stale                    // the member is not in the group any more; what it held is lost
+	Full                     // the client's own queue is full: Produce again after a delivery; transient
 )
 
 // Error is a failure of an adapter.

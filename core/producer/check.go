@@ -1,0 +1,134 @@
+package producer
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"prosody/core/event"
+	"prosody/core/fault"
+	"prosody/core/kafka"
+)
+
+// Names of headers that Prosody gives a meaning.
+const (
+	SourceHeader = "source-system"
+	traceHeader  = "traceparent"
+	replyPrefix  = "response-"
+	maxTopic     = 249
+)
+
+// check refuses what must not be sent, and finds the payload's id.
+func check(o *Outgoing) (id string, hasID bool, err error) {
+	if refusal := checkTopic(o.Topic); refusal != nil {
+		return "", false, refusal
+	}
+	if o.Raw {
+		return "", false, nil
+	}
+	if len(o.Key) > event.MaxKey {
+		return "", false, fault.New(fault.Invalid, "key: has %d bytes; at most %d are allowed", len(o.Key), event.MaxKey)
+	}
+	if !utf8.ValidString(o.Key) {
+		return "", false, fault.New(fault.Invalid, "key: is not valid UTF-8")
+	}
+	for i := range o.Headers {
+		if refusal := checkHeader(o.Headers[i].Name); refusal != nil {
+			return "", false, refusal
+		}
+	}
+	if o.Payload == nil {
+		return "", false, nil
+	}
+	return identity(o.Payload)
+}
+
+// checkTopic applies Kafka's own rules, so that a bad name fails at once and by name.
+func checkTopic(name string) *fault.Error {
+	rule := ""
+	switch {
+	case name == "":
+		rule = "is empty"
+	case name == "." || name == "..":
+		rule = "must not be . or .."
+	case len(name) > maxTopic:
+		rule = "has " + strconv.Itoa(len(name)) + " bytes; at most " + strconv.Itoa(maxTopic) + " are allowed"
+	case strings.ContainsFunc(name, foreign):
+		rule = "may have only the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+	default:
+		return nil
+	}
+	return fault.New(fault.Invalid, "topic %s: %s", quote(name), rule)
+}
+
+func foreign(c rune) bool {
+	switch {
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		return false
+	}
+	return true
+}
+
+func checkHeader(name string) *fault.Error {
+	switch {
+	case name == SourceHeader:
+		return fault.New(fault.Argument, "header %s: is set by the client itself (source_system)", quote(name))
+	case strings.HasPrefix(name, replyPrefix):
+		return fault.New(fault.Argument, "header %s: names that start with %s are reserved for requests", quote(name), replyPrefix)
+	case strings.ContainsRune(name, 0):
+		return fault.New(fault.Argument, "header %s: a name must not have a NUL", quote(name))
+	case !utf8.ValidString(name):
+		return fault.New(fault.Argument, "header %s: a name must be valid UTF-8", quote(name))
+	}
+	return nil
+}
+
+// copy makes the record: one block holds all bytes of the caller.
+func (p *Producer) copy(o *Outgoing) *send {
+	s := &send{}
+	s.entry.Value = s
+	size := len(o.Key) + len(o.Payload)
+	for i := range o.Headers {
+		size += len(o.Headers[i].Value)
+	}
+	block := make([]byte, 0, size)
+	take := func(bytes []byte) []byte {
+		if bytes == nil {
+			return nil
+		}
+		start := len(block)
+		block = append(block, bytes...)
+		return block[start:len(block):len(block)]
+	}
+	s.record = kafka.Record{Topic: strings.Clone(o.Topic), Timestamp: p.options.Clock.Now().UnixMilli()}
+	if !o.Raw || !o.Keyless {
+		block = append(block, o.Key...)
+		s.record.Key = block[:len(block):len(block)]
+	}
+	s.record.Value = take(o.Payload)
+	s.record.Headers = s.inline[:0]
+	traced := false
+	for i := range o.Headers {
+		header := &o.Headers[i]
+		if header.Name == traceHeader && !o.Raw {
+			if traced {
+				continue
+			}
+			traced = true
+		}
+		s.record.Headers = append(s.record.Headers,
+			kafka.Header{Name: strings.Clone(header.Name), Value: take(header.Value)})
+	}
+	if !o.Raw {
+		s.record.Headers = append(s.record.Headers, kafka.Header{Name: SourceHeader, Value: p.source})
+	}
+	return s
+}
+
+// quote makes any text printable and short.
+func quote(text string) string {
+	if len(text) > maxTopic {
+		text = text[:maxTopic] + "…"
+	}
+	return strconv.Quote(text)
+}
