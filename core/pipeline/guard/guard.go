@@ -11,7 +11,7 @@ import (
 	"prosody/core/pipeline"
 )
 
-// New wraps the host's handler. Each call counts as an attempt.
+// New wraps the host's handler. It counts attempts and how they end.
 func New(host pipeline.Handler, counts *pipeline.Counts) pipeline.Handler {
 	return pipeline.Func(func(ctx context.Context, invocation *pipeline.Invocation) (outcome pipeline.Outcome) {
 		counts.Attempts.Add(1)
@@ -20,6 +20,12 @@ func New(host pipeline.Handler, counts *pipeline.Counts) pipeline.Handler {
 				outcome = pipeline.Outcome{Class: pipeline.Transient, Text: "handler panicked: " + describe(fault)}
 			}
 			outcome = proper(outcome)
+			switch outcome.Class {
+			case pipeline.Success:
+				counts.Successes.Add(1)
+			case pipeline.Permanent:
+				counts.Permanent.Add(1)
+			}
 		}()
 		return host.Handle(ctx, invocation)
 	})

@@ -1,0 +1,130 @@
+// Package mode owns the composition of the middleware: one chain for each mode.
+//
+//	pipeline:    log, retry without limit, cancel, schedule, timeout, guard, host
+//	low-latency: log, deadletter, retry with a limit, cancel, schedule, …
+//	best-effort: log, cancel, schedule, …
+//
+// Retries are outside of the permit, so that a wait between two attempts holds none.
+// The time-out is inside of it, so that waiting for a permit does not count.
+package mode
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"prosody/core/clock"
+	"prosody/core/event"
+	"prosody/core/fault"
+	"prosody/core/pipeline"
+	"prosody/core/pipeline/cancel"
+	"prosody/core/pipeline/deadletter"
+	"prosody/core/pipeline/guard"
+	"prosody/core/pipeline/log"
+	"prosody/core/pipeline/retry"
+	"prosody/core/pipeline/schedule"
+	"prosody/core/pipeline/timeout"
+	"prosody/core/producer"
+)
+
+// The modes, as option texts.
+const (
+	Pipeline   = "pipeline"
+	LowLatency = "low-latency"
+	BestEffort = "best-effort"
+)
+
+// Options is what the chains need.
+type Options struct {
+	Mode    string
+	Host    pipeline.Handler
+	Timeout time.Duration // of an attempt; 0: none
+
+	MaxRetries    int // in low-latency mode
+	RetryBase     time.Duration
+	MaxRetryDelay time.Duration
+
+	Schedule schedule.Options // Clock and Counts are filled in
+
+	FailureTopic string // empty: no dead letters; low-latency mode needs one
+	Group        string
+	Source       string
+	Send         func(producer.Outgoing, func(producer.Sent)) error
+
+	Clock clock.Clock
+	Log   *slog.Logger
+}
+
+// Chain handles the events of all partitions of a client. It needs a Close.
+type Chain struct {
+	// Counts is read by statistics.
+	Counts *pipeline.Counts
+	// Letters writes to the failure topic; nil without one.
+	Letters *deadletter.Letters
+
+	handler   pipeline.Handler
+	scheduler *schedule.Scheduler
+	timeouts  *timeout.Handler
+}
+
+// New composes the chain of a mode.
+func New(o Options) (*Chain, error) {
+	c := &Chain{Counts: &pipeline.Counts{}}
+	backoff := retry.Backoff{Base: o.RetryBase, Max: o.MaxRetryDelay}
+	if o.FailureTopic != "" {
+		c.Letters = deadletter.New(deadletter.Options{
+			Topic: o.FailureTopic, Group: o.Group, Source: o.Source, Send: o.Send,
+			Backoff: backoff, Clock: o.Clock, Counts: c.Counts, Log: o.Log,
+		})
+	}
+	o.Schedule.Clock, o.Schedule.Counts = o.Clock, c.Counts
+	c.scheduler = schedule.New(o.Schedule)
+	c.timeouts = timeout.New(guard.New(o.Host, c.Counts),
+		timeout.Options{After: o.Timeout, Clock: o.Clock, Counts: c.Counts, Log: o.Log})
+	attempt := cancel.New(c.scheduler.Wrap(c.timeouts))
+
+	repeat := func(limit int) pipeline.Handler {
+		return retry.New(attempt, retry.Options{
+			Backoff: backoff, Limit: limit, Clock: o.Clock, Counts: c.Counts, Log: o.Log,
+		})
+	}
+	switch o.Mode {
+	case Pipeline:
+		c.handler = repeat(retry.Unlimited)
+	case LowLatency:
+		if c.Letters == nil {
+			return nil, fault.New(fault.Config, "failure_topic: must be set in mode low-latency")
+		}
+		c.handler = byKind(c.Letters.Wrap(repeat(max(o.MaxRetries, 0))), repeat(retry.Unlimited))
+	case BestEffort:
+		c.handler = attempt
+	default:
+		return nil, fault.New(fault.Config, "mode: %q is none of %s, %s, %s", o.Mode, Pipeline, LowLatency, BestEffort)
+	}
+	c.handler = log.New(c.handler, c.Counts, o.Log)
+	return c, nil
+}
+
+// Handle takes an event to its end. ctx is Leaving or derived from it.
+func (c *Chain) Handle(ctx context.Context, invocation *pipeline.Invocation) pipeline.Outcome {
+	return c.handler.Handle(ctx, invocation)
+}
+
+// Late lists the attempts that are over their time and still run.
+func (c *Chain) Late() []timeout.Late { return c.timeouts.Late() }
+
+// Running tells how many handlers hold a permit.
+func (c *Chain) Running() int { return c.scheduler.Running() }
+
+// Close stops the timers of the chain.
+func (c *Chain) Close() { c.timeouts.Close() }
+
+// byKind sends timers another way: without a record they leave no dead letter.
+func byKind(records, timers pipeline.Handler) pipeline.Handler {
+	return pipeline.Func(func(ctx context.Context, invocation *pipeline.Invocation) pipeline.Outcome {
+		if invocation.Event.Kind == event.Timer {
+			return timers.Handle(ctx, invocation)
+		}
+		return records.Handle(ctx, invocation)
+	})
+}
