@@ -38,6 +38,8 @@ func (f Fault) Error() string {
 	switch {
 	case f.Class == Missing && f.Env != "":
 		return fmt.Sprintf("%s: %s (option not set, nor environment variable '$%s')", f.Option, f.Rule, f.Env)
+	case f.Class == UnknownName && f.FromEnv:
+		return fmt.Sprintf("environment variable '$%s' (%s): %s", f.Env, f.Option, f.Rule)
 	case f.Class == Missing, f.Class == UnknownName:
 		return f.Option + ": " + f.Rule
 	case f.FromEnv:

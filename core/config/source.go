@@ -55,7 +55,7 @@ func (s *Source) Clone() *Source {
 }
 
 // String names what is set, without any value.
-func (s *Source) String() string {
+func (s Source) String() string {
 	names := make([]string, len(s.entries))
 	for i, entry := range s.entries {
 		names[i] = entry.name
@@ -64,7 +64,7 @@ func (s *Source) String() string {
 }
 
 // GoString is String, so that no verb of fmt shows a secret.
-func (s *Source) GoString() string { return s.String() }
+func (s Source) GoString() string { return s.String() }
 
 // put replaces an earlier value of the same option.
 func (s *Source) put(set entry) error {

@@ -147,7 +147,7 @@ it is a JSON array of objects with these attributes:
 | kind | ` + "`value`, `map`, `set` or `deque`" + ` |
 | payload | ` + "`json` (default) or `message`" + `; a set has none |
 | ttl_seconds | time to live, 1 to 630720000 whole seconds; default none |
-| read_uncommitted | whether reads skip the changes of the running handler; default false |
+| read_uncommitted | whether changes are applied as soon as the handler succeeds, before its event is recorded as done; default false |
 | published | whether other groups may read it; needs ` + "`subsystem`" + `, not for messages |
 | read_cache | seconds, a duration as text, or false; default as ` + "`state_read_cache`" + ` says |
 | keyset_limit | maps and sets: 0 to 4096, default 128 |
