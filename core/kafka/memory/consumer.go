@@ -275,7 +275,8 @@ func (c *Consumer) Commit(ctx context.Context, positions []kafka.Position) error
 	return nil
 }
 
-// Release gives revoked partitions up; it ignores others.
+// Release gives revoked partitions up; it ignores others. Of one that was lost since it
+// was revoked, Poll then tells nothing more.
 func (c *Consumer) Release(partitions []kafka.Partition) error {
 	c.broker.mutex.Lock()
 	defer c.broker.mutex.Unlock()
@@ -283,6 +284,9 @@ func (c *Consumer) Release(partitions []kafka.Partition) error {
 		return shut("consumer")
 	}
 	c.group.release(c, partitions)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.lost = slices.DeleteFunc(c.lost, func(lost kafka.Partition) bool { return slices.Contains(partitions, lost) })
 	return nil
 }
 
