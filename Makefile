@@ -31,7 +31,7 @@ artifacts: $(lib)/libprosody.so $(lib)/pkgconfig/prosody.pc build/env.sh
 $(lib)/libprosody-rdkafka.so.1: scripts/rdkafka.sh go.mod
 	scripts/rdkafka.sh
 
-$(lib)/libprosody.so: $(lib)/libprosody-rdkafka.so.1 build/sources.txt scripts/library.sh scripts/exports.sh $(sources)
+$(lib)/libprosody.so: $(lib)/libprosody-rdkafka.so.1 build/env.sh build/sources.txt scripts/library.sh scripts/exports.sh $(sources)
 	scripts/library.sh
 
 $(lib)/pkgconfig/prosody.pc: scripts/pkgconfig.sh include/prosody.h

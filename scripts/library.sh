@@ -5,6 +5,7 @@ set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 root=$PWD
 go=${GO:-go}
+source build/env.sh
 map=$root/build/exports.map
 part=$root/build/lib/.libprosody.so.part
 
@@ -15,9 +16,8 @@ part=$root/build/lib/.libprosody.so.part
 } >"$map"
 
 # An anonymous version script, so that the list of symbols holds nothing but functions.
-ext="-Wl,--version-script,$map -Wl,-soname,libprosody.so.1 -Wl,-rpath,\$ORIGIN -Wl,--enable-new-dtags"
-PKG_CONFIG_PATH=$root/build/rdkafka${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH} CGO_ENABLED=1 \
-  "$go" build -tags dynamic -buildmode=c-shared -trimpath -buildvcs=false \
+ext="-Wl,--version-script,$map -Wl,-soname,libprosody.so.1 -Wl,-rpath,\$ORIGIN -Wl,--enable-new-dtags -Wl,-z,defs"
+"$go" build -tags dynamic -buildmode=c-shared -trimpath -buildvcs=false \
   -ldflags "-s -w -extldflags '$ext'" -o "$part" "${CAPI:-./capi}"
 rm -f -- "${part%.part}.h" build/lib/.libprosody.so.h build/lib/.libprosody.h
 

@@ -39,14 +39,30 @@ version=$(perl -ne 'print join(".", map hex, $1 =~ /../g) =~ s/(\d+\.\d+\.\d+).*
 
 rm -rf -- "$work"
 mkdir -p "$work/include/librdkafka" "$lib"
-cp -- "$vendor/rdkafka.h" "$vendor/rdkafka_mock.h" "$work/include/librdkafka/"
-chmod u+w "$work"/include/librdkafka/*
+
+# Each public function gets a prefix, in the object and (by a pragma that gcc and clang
+# know) for whoever compiles with these headers. Otherwise a host that is itself linked
+# with a librdkafka would hand its functions to our code, whatever its version.
+declared=$(perl -0777 -ne '
+  s{/\*.*?\*/}{ }gs;
+  s{^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*$}{}mg;
+  print "$1\n" while /\b(rd_kafka_\w+)\s*\(/g;
+' "$vendor/rdkafka.h" "$vendor/rdkafka_mock.h" | LC_ALL=C sort -u)
+defined=$(nm --defined-only "$archive" 2>/dev/null | awk '$2 == "T" {print $3}' | LC_ALL=C sort -u)
+public=$(LC_ALL=C comm -12 <(echo "$declared") <(echo "$defined"))
+sed 's/.*/& prosody_&/' <<<"$public" >"$work/rename.txt"
+sed 's/.*/#pragma redefine_extname & prosody_&/' <<<"$public" >"$work/include/librdkafka/rename.h"
+for header in rdkafka.h rdkafka_mock.h; do
+  { echo '#include <librdkafka/rename.h>'; cat -- "$vendor/$header"; } >"$work/include/librdkafka/$header"
+done
+"${OBJCOPY:-objcopy}" "--redefine-syms=$work/rename.txt" "$archive" "$work/rdkafka.a"
 
 # Only its own interface leaves the object: no OpenSSL, no zlib, no curl.
-printf '{ global: rd_kafka_*; local: *; };\n' >"$work/exports.map"
+{ echo '{ global:'; sed 's/.*/prosody_&;/' <<<"$public"; echo 'local: *; };'; } >"$work/exports.map"
 "${cc[@]}" -shared -o "$work/$soname" "-Wl,-soname,$soname" "-Wl,--version-script,$work/exports.map" \
-  -Wl,--whole-archive "$archive" -Wl,--no-whole-archive \
+  -Wl,--whole-archive "$work/rdkafka.a" -Wl,--no-whole-archive \
   -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,relro -Wl,-s -lm -ldl -lpthread -lrt
+rm -f -- "$work/rdkafka.a"
 mv -f -- "$work/$soname" "$lib/$soname"
 ln -s -- "../lib/$soname" "$work/librdkafka.so"
 
