@@ -70,3 +70,12 @@ func TestCompactionLeavesHoles(t *testing.T) {
 	}
 	assert.Less(t, len(read()), dirty+2, "a compact topic is compacted by itself")
 }
+
+func TestDeletedLogTakesNoRecord(t *testing.T) {
+	b := broker(t, Settings{Partitions: 1})
+	old, err := b.log("t", 0)
+	require.NoError(t, err)
+	require.NoError(t, admin(t, b).Delete(background, "t"))
+	assert.False(t, old.add(&kafka.Record{}))
+	fill(t, b, "t", 1)
+}

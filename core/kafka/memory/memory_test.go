@@ -291,6 +291,27 @@ func TestRevocationIsTakenBackUntilItIsTold(t *testing.T) {
 	assert.Len(t, holds(first), 4)
 }
 
+func TestOwnerKeepsWhatItsHeirNeverGot(t *testing.T) {
+	b := broker(t, Settings{Partitions: 1})
+	require.NoError(t, admin(t, b).Create(background, kafka.Topic{Name: "two", Partitions: 2}))
+	early, owner := member(t, b, "g", "one"), member(t, b, "g", "two")
+	require.NoError(t, early.Subscribe([]string{"one", "two"}))
+	settle(early, owner)
+	heir := member(t, b, "g", "two")
+	require.NoError(t, heir.Close())
+	assert.Empty(t, poll(owner), "nothing moves")
+	assert.Equal(t, []int{1, 2}, shares(early, owner))
+}
+
+func TestReleaseIgnoresWhatIsNotRevoked(t *testing.T) {
+	b := broker(t, Settings{Partitions: 1})
+	c := member(t, b, "g", "t")
+	settle(c)
+	require.NoError(t, c.Release([]kafka.Partition{{Topic: "t"}, {Topic: "other"}}))
+	assert.Empty(t, poll(c))
+	assert.Len(t, holds(c), 1)
+}
+
 func TestMembersWithDifferentTopics(t *testing.T) {
 	b := broker(t, Settings{})
 	first, second := member(t, b, "g", "a"), member(t, b, "g", "b")
@@ -380,6 +401,21 @@ func TestSilentMemberLosesItsPartitions(t *testing.T) {
 	settle(quiet, lively)
 	assert.True(t, quiet.Joined(), "it joins again")
 	assert.Len(t, append(holds(quiet), holds(lively)...), 3)
+}
+
+func TestLongPollKeepsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewRegistry(Settings{Session: time.Minute}).Broker("test")
+		c := member(t, b, "g", "t")
+		settle(c)
+		assert.Empty(t, c.Poll(time.Hour, 10))
+		assert.True(t, c.Joined())
+		time.Sleep(59 * time.Second)
+		assert.True(t, c.Joined())
+		time.Sleep(2 * time.Minute)
+		assert.False(t, c.Joined())
+		require.NoError(t, c.Close())
+	})
 }
 
 func TestExpelTellsLossOfRevokedPartitionsToo(t *testing.T) {
