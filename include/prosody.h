@@ -3,26 +3,30 @@
  *
  * This header is the contract and the reference manual of the C ABI, version 1.
  *
- * How it works. The library never calls the host. All that reaches the host comes
- * out of a queue, which the host reads on a thread of its own: records to handle,
- * answers to asynchronous calls, log lines. The host ends each record that it
- * handles with prosody_complete. See examples/c/consumer.c for a whole service.
+ * How it works. The library never calls the host. All that reaches the host comes out of a queue,
+ * which the host reads on a thread of its own: records to handle, answers to asynchronous calls,
+ * log lines. The host ends each record that it handles with prosody_complete. See
+ * examples/c/consumer.c for a whole service.
  *
  * Rules for every function; its comment names only what differs.
- *   Ownership  Arguments are borrowed for the call. Results are written to memory
- *              of the caller. A handle is freed by its _destroy; NULL is fine there.
+ *   Ownership  Arguments are borrowed for the call. Results are written to memory of the caller.
+ *              A handle is freed by its _destroy, once; NULL and a second time are fine there.
+ *              Handles may be freed in any order.
  *   Threads    Any thread may call, also several at once.
  *   Blocking   No call waits inside the library, but for prosody_queue_poll and
  *              prosody_queue_dispatch, which wait as long as their timeout says.
- *   Errors     The status says what happened. `error` may be NULL. A NULL, stale,
- *              random or foreign handle gives PROSODY_ERR_HANDLE.
- *   Fork       In a forked child each function returns PROSODY_ERR_FORKED, and a
- *              _destroy does nothing. Create clients after the fork.
- *   Signals    The library installs no handlers, but the Go runtime owns SIGSEGV,
- *              SIGPIPE and SIGURG. Install yours with SA_ONSTACK, or call
- *              prosody_signals_fix afterwards.
- *   Unloading  The library stays loaded: dlclose has no effect. Do not load a
- *              second Go library into the process.
+ *   Errors     The status says what happened; `error`, which may be NULL, is filled from
+ *              PROSODY_ERR_ARGUMENT on. A NULL, stale, random or foreign handle gives
+ *              PROSODY_ERR_HANDLE. A struct with a smaller `size` than this header's,
+ *              an option that is not UTF-8, NULL with a size: PROSODY_ERR_ARGUMENT.
+ *   Faults     After a fault of its own the library refuses work: each queue gets one fatal
+ *              record, and calls return PROSODY_ERR_POISONED.
+ *   Fork       In a forked child each function returns PROSODY_ERR_FORKED, and a _destroy does
+ *              nothing. Create clients after the fork.
+ *   Signals    The library installs no handlers, but the Go runtime owns SIGSEGV, SIGPIPE and
+ *              SIGURG. Install yours with SA_ONSTACK, or call prosody_signals_fix afterwards.
+ *   Unloading  The library stays loaded: dlclose has no effect. Do not load a second Go library
+ *              into the process.
  */
 #ifndef PROSODY_H
 #define PROSODY_H
@@ -43,10 +47,12 @@ extern "C" {
 /* The version of this contract. A host compares it with prosody_abi_version(). */
 #define PROSODY_ABI_VERSION 1u
 
-/* ---- Values ------------------------------------------------------------- */
+/* The version of the library that this header came with. */
+#define PROSODY_VERSION "0.1.0"
 
-/* Borrowed bytes. `data` NULL is null; `size` 0 with other data is empty. Text is
-   UTF-8; a NUL inside is data. */
+/* ---- Values ---------------------------------------------------------------------------------- */
+/* Borrowed bytes. `data` NULL is null; `size` 0 with other data is empty. Text is UTF-8; a NUL
+   inside is data. */
 typedef struct prosody_bytes {
   const void *data;
   size_t size;
@@ -60,8 +66,7 @@ typedef int32_t prosody_status;
 enum {
   PROSODY_OK = 0,
   PROSODY_PENDING = 1, /* the answer comes as a completion record with the tag */
-  PROSODY_SHORT = 4,   /* the buffer is too small; *size tells the need; nothing
-                          was consumed */
+  PROSODY_SHORT = 4,   /* the buffer is too small; *size tells the need; nothing was consumed */
 
   /* 100: the caller's fault */
   PROSODY_ERR_ARGUMENT = 100, /* an argument or option value is malformed */
@@ -81,6 +86,7 @@ enum {
   PROSODY_ERR_KAFKA = 301,
   PROSODY_ERR_STORE = 302,
   PROSODY_ERR_CANCELLED = 303,
+  PROSODY_ERR_INTERNAL = 304, /* a failure of no kind above; the text tells */
 
   /* 400: permanent, trying again is pointless */
   PROSODY_ERR_TOO_LARGE = 400,
@@ -98,7 +104,7 @@ enum {
   PROSODY_CATEGORY_FATAL = 5
 };
 
-/* Filled when a call fails. The caller owns it; nothing has to be freed. */
+/* Filled when a call fails. Set `size`; nothing has to be freed. */
 typedef struct prosody_error {
   uint32_t size; /* in: sizeof(prosody_error) */
   prosody_status status;
@@ -107,72 +113,58 @@ typedef struct prosody_error {
   char text[1008];
 } prosody_error;
 
-/* ---- Library ------------------------------------------------------------ */
-
+/* ---- Library --------------------------------------------------------------------------------- */
 /* Returns the contract that the loaded library fulfils. Works in a forked child. */
 PROSODY_API uint32_t prosody_abi_version(void);
 
 /* Returns the library's version, such as "0.1.0". Static text. */
 PROSODY_API const char *prosody_version(void);
 
-/* Returns the name of a status, such as "PROSODY_ERR_CLOSED"; "unknown" for
-   others. Static text. */
+/* Returns the name of a status, such as "PROSODY_ERR_CLOSED"; "unknown" for others. Static text. */
 PROSODY_API const char *prosody_status_name(prosody_status status);
 
-/* Adds SA_ONSTACK to the signal handlers that the host installed after the library
-   was loaded. Without it a signal that meets a Go stack can end the process. */
+/* Adds SA_ONSTACK to the signal handlers that the host installed after the library was loaded.
+   Without it a signal that meets a Go stack can end the process. */
 PROSODY_API prosody_status prosody_signals_fix(void);
 
-/* Writes the table of options as JSON: an array of objects with name, environment,
-   type, default and range. PROSODY_SHORT when it does not fit. */
-PROSODY_API prosody_status prosody_options(void *buffer, size_t capacity,
-                                           size_t *size, prosody_error *error);
+/* Writes the table of options as JSON: an array of objects with name, environment, type, default
+   and range. PROSODY_SHORT when it does not fit. */
+PROSODY_API prosody_status prosody_options(
+    void *buffer, size_t capacity, size_t *size, prosody_error *error);
 
-/* ---- Configuration ------------------------------------------------------ */
-
-/* Options for a client. The names and the text of the values are those of the
-   environment: prosody_config_set(config, "max_concurrency", "8") says the same as
-   PROSODY_MAX_CONCURRENCY=8. An option that is set beats the environment; the
-   environment is read when a client is created. `kafka.NAME` passes a property to
-   librdkafka. docs/configuration.md lists all options. */
+/* ---- Configuration --------------------------------------------------------------------------- */
+/* Options for a client. The names and the text of the values are those of the environment:
+   prosody_config_set(config, "max_concurrency", "8") says the same as PROSODY_MAX_CONCURRENCY=8. An
+   option that is set beats the environment; the environment is read when a client is created.
+   `kafka.NAME` passes a property to librdkafka. docs/configuration.md lists all options. */
 typedef struct prosody_config prosody_config;
 
 /* Makes an empty configuration. */
-PROSODY_API prosody_status prosody_config_create(prosody_config **out,
-                                                 prosody_error *error);
+PROSODY_API prosody_status prosody_config_create(prosody_config **out, prosody_error *error);
 
-/* Sets an option. PROSODY_ERR_ARGUMENT when no option has the name; what is wrong
-   with a value is told by prosody_config_check and prosody_client_create. */
-PROSODY_API prosody_status prosody_config_set(prosody_config *config,
-                                              prosody_bytes name,
-                                              prosody_bytes value,
-                                              prosody_error *error);
+/* Sets an option. PROSODY_ERR_ARGUMENT when no option has the name; what is wrong with a value is
+   told by prosody_config_check and prosody_client_create. */
+PROSODY_API prosody_status prosody_config_set(
+    prosody_config *config, prosody_bytes name, prosody_bytes value, prosody_error *error);
 
 /* Sets an option that takes a list, item by item: commas do not split items. */
-PROSODY_API prosody_status prosody_config_set_list(prosody_config *config,
-                                                   prosody_bytes name,
-                                                   const prosody_bytes *items,
-                                                   size_t count,
-                                                   prosody_error *error);
+PROSODY_API prosody_status prosody_config_set_list(prosody_config *config, prosody_bytes name,
+    const prosody_bytes *items, size_t count, prosody_error *error);
 
 /* Switches an option off that takes `none`. */
-PROSODY_API prosody_status prosody_config_set_none(prosody_config *config,
-                                                   prosody_bytes name,
-                                                   prosody_error *error);
+PROSODY_API prosody_status prosody_config_set_none(
+    prosody_config *config, prosody_bytes name, prosody_error *error);
 
-/* Writes every fault of the options and the environment as JSON: an array of
-   objects with option, environment, value, rule and stage; [] when all is well.
-   Secrets are left out. PROSODY_SHORT when it does not fit. */
-PROSODY_API prosody_status prosody_config_check(prosody_config *config,
-                                                void *buffer, size_t capacity,
-                                                size_t *size,
-                                                prosody_error *error);
+/* Writes every fault of the options and the environment as JSON: an array of objects with option,
+   environment, value, rule and stage; [] when all is well. Secrets are left out. PROSODY_SHORT when
+   it does not fit. */
+PROSODY_API prosody_status prosody_config_check(
+    prosody_config *config, void *buffer, size_t capacity, size_t *size, prosody_error *error);
 
 /* Frees a configuration. Clients made with it keep their own copy. */
 PROSODY_API void prosody_config_destroy(prosody_config *config);
 
-/* ---- Queue -------------------------------------------------------------- */
-
+/* ---- Queue ----------------------------------------------------------------------------------- */
 typedef struct prosody_queue prosody_queue;
 
 /* Kinds of record. Hosts skip kinds that they do not know. */
@@ -191,8 +183,8 @@ enum {
   PROSODY_FLAG_RESPONSE = 2 /* the sender waits for a response */
 };
 
-/* Each packed record starts with this, at an address that is a multiple of 8.
-   Fields have the byte order of the machine. */
+/* Each packed record starts with this, at an address that is a multiple of 8. Fields have the byte
+   order of the machine. */
 typedef struct prosody_record {
   uint32_t size; /* of the whole record, a multiple of 8 */
   uint16_t kind;
@@ -200,9 +192,9 @@ typedef struct prosody_record {
   uint64_t token; /* the invocation; of a completion the caller's tag */
 } prosody_record;
 
-/* A message or excise record. The bytes of topic, key, payload, source, trace,
-   state and headers follow without gaps. A size of PROSODY_NULL_SIZE means null.
-   A header is u32 name size, u32 value size or PROSODY_NULL_SIZE, name, value. */
+/* A message or excise record. The bytes of topic, key, payload, source, trace, state and headers
+   follow without gaps. A size of PROSODY_NULL_SIZE means null. A header is u32 name size, u32 value
+   size or PROSODY_NULL_SIZE, name, value. */
 typedef struct prosody_message_record {
   prosody_record head;
   int64_t offset;
@@ -263,33 +255,29 @@ typedef struct prosody_fatal_record {
 } prosody_fatal_record;
 
 /* Makes a queue. One queue may serve several clients. */
-PROSODY_API prosody_status prosody_queue_create(prosody_queue **out,
-                                                prosody_error *error);
+PROSODY_API prosody_status prosody_queue_create(prosody_queue **out, prosody_error *error);
 
-/* Returns a descriptor that is readable while records wait; -1 for a bad handle.
+/* Returns a descriptor that is readable while records wait or a wake is due; -1 for a bad handle.
    It belongs to the queue: do not read or close it. */
 PROSODY_API int prosody_queue_fd(prosody_queue *queue);
 
-/* Fills the buffer with as many records as are ready and fit. `buffer` is aligned
-   to 8. Waits at most timeout_ms for the first one; 0 does not wait, -1 has no
-   limit. A signal, or prosody_queue_wake, ends the wait with no record. When the
-   first record does not fit, PROSODY_SHORT and *size, the need. Records of a
-   client come in the order in which they were made. */
-PROSODY_API prosody_status prosody_queue_poll(prosody_queue *queue,
-                                              void *buffer, size_t capacity,
-                                              int32_t timeout_ms, size_t *size,
-                                              uint32_t *count,
-                                              prosody_error *error);
+/* Fills the buffer with as many records as are ready and fit. `buffer` is aligned to 8. Waits at
+   most timeout_ms for the first one; 0 does not wait, -1 has no limit. A signal, or
+   prosody_queue_wake, ends the wait with no record. When the first record does not fit,
+   PROSODY_SHORT and *size, the need. Records of a client come in the order in which they were made;
+   of log lines only the newest are kept, and a line tells how many were dropped. PROSODY_ERR_CLOSED
+   when the queue is destroyed meanwhile. */
+PROSODY_API prosody_status prosody_queue_poll(prosody_queue *queue, void *buffer, size_t capacity,
+    int32_t timeout_ms, size_t *size, uint32_t *count, prosody_error *error);
 
-/* Ends the wait of one poll, now or the next. */
+/* Ends the wait of one poll, now or the next that finds no record. */
 PROSODY_API prosody_status prosody_queue_wake(prosody_queue *queue);
 
-/* Frees a queue. Its open invocations count as failed, so that their records are
-   delivered again; later completions for it are dropped. */
+/* Frees a queue. Its open invocations count as failed, so that their records are delivered again;
+   later completions for it are dropped. */
 PROSODY_API void prosody_queue_destroy(prosody_queue *queue);
 
-/* ---- Callbacks, for C --------------------------------------------------- */
-
+/* ---- Callbacks, for C ------------------------------------------------------------------------ */
 /* A message or excise record, decoded. It lives as long as the callback. */
 typedef struct prosody_message {
   uint64_t invocation;
@@ -299,12 +287,7 @@ typedef struct prosody_message {
   uint32_t retry;
   uint32_t flags;
   uint32_t headers_count;
-  prosody_bytes topic;
-  prosody_bytes key;
-  prosody_bytes payload;
-  prosody_bytes source;
-  prosody_bytes trace;
-  prosody_bytes state;
+  prosody_bytes topic, key, payload, source, trace, state;
   prosody_bytes headers; /* packed; read them with prosody_message_header */
 } prosody_message;
 
@@ -315,8 +298,7 @@ typedef struct prosody_completion {
   int32_t category;
   int64_t value;
   int64_t extra;
-  prosody_bytes text;
-  prosody_bytes data;
+  prosody_bytes text, data;
 } prosody_completion;
 
 /* A line of the log, decoded. */
@@ -324,18 +306,15 @@ typedef struct prosody_log {
   int64_t time_ns;
   int32_t level;
   uint32_t reserved;
-  prosody_bytes target;
-  prosody_bytes text;
-  prosody_bytes fields;
+  prosody_bytes target, text, fields;
 } prosody_log;
 
-/* What prosody_queue_dispatch calls, on the thread that called it. A callback may
-   be NULL: then a message or excise record fails and is delivered again, and
-   other records are dropped. Callbacks may call every function, except a _destroy
-   or poll of the same queue. */
+/* What prosody_queue_dispatch calls, on the thread that called it. A callback may be NULL: then a
+   message or excise record fails and is delivered again, and other records are dropped. Callbacks
+   may call every function. */
 typedef struct prosody_handler {
-  uint32_t size; /* sizeof(prosody_handler) */
-  uint32_t reserved;
+  uint32_t size;  /* sizeof(prosody_handler) */
+  uint32_t limit; /* of records for one dispatch; 0: as many as wait */
   void *user_data;
   void (*on_message)(void *user_data, const prosody_message *message);
   void (*on_excise)(void *user_data, const prosody_message *message);
@@ -345,31 +324,29 @@ typedef struct prosody_handler {
   void (*on_fatal)(void *user_data, prosody_bytes text);
 } prosody_handler;
 
-/* Polls once and calls back for each record; *count tells how many. timeout_ms is
-   that of prosody_queue_poll. No library frame that must not be left by longjmp or
-   an exception is below a callback, but the rest of the batch is then lost. */
-PROSODY_API prosody_status
-prosody_queue_dispatch(prosody_queue *queue, const prosody_handler *handler,
-                       int32_t timeout_ms, uint32_t *count,
-                       prosody_error *error);
+/* Polls once and calls back for each record; *count, which may be NULL, tells how many. timeout_ms
+   is that of prosody_queue_poll. With several threads, or handlers that take long, set a small
+   limit: a record waits for those before it. A C++ exception may leave a callback: the messages
+   behind it fail and are delivered again, its other records are lost. longjmp must not leave one.
+   */
+PROSODY_API prosody_status prosody_queue_dispatch(prosody_queue *queue,
+    const prosody_handler *handler, int32_t timeout_ms, uint32_t *count, prosody_error *error);
 
-/* Decodes a packed record of the kind message or excise. The result points into
-   the record. PROSODY_ERR_ARGUMENT for other kinds. */
-PROSODY_API prosody_status prosody_message_decode(const prosody_record *record,
-                                                  prosody_message *out);
+/* Decodes a packed record of the kind message or excise. The result points into the record.
+   PROSODY_ERR_ARGUMENT for other kinds. */
+PROSODY_API prosody_status prosody_message_decode(
+    const prosody_record *record, prosody_message *out);
 
-/* Gives the header at an index: PROSODY_ERR_ARGUMENT beyond the last. The order is
-   that of the record; names may repeat; a value may be null. */
-PROSODY_API prosody_status prosody_message_header(const prosody_message *message,
-                                                  uint32_t index,
-                                                  prosody_bytes *name,
-                                                  prosody_bytes *value);
+/* Gives the header at an index: PROSODY_ERR_ARGUMENT beyond the last. The order is that of the
+   record; names may repeat; a value may be null. */
+PROSODY_API prosody_status prosody_message_header(
+    const prosody_message *message, uint32_t index, prosody_bytes *name, prosody_bytes *value);
 
-/* ---- Client ------------------------------------------------------------- */
-
-/* Asynchronous calls take a queue and a tag, and return PROSODY_PENDING when they
-   have begun. Then exactly one completion record with the tag comes out of the
-   queue. When they return something else, none comes. */
+/* ---- Client ---------------------------------------------------------------------------------- */
+/* Asynchronous calls take a queue and a tag, and return PROSODY_PENDING when they have begun. Then
+   exactly one completion record with the tag comes out of the queue, perhaps before the call
+   returns. When they return something else, none comes. What this header says of their errors holds
+   for both ways. */
 typedef struct prosody_client prosody_client;
 
 enum {
@@ -379,44 +356,33 @@ enum {
   PROSODY_STATE_SHUT_DOWN = 3
 };
 
-/* Makes a client. PROSODY_ERR_ARGUMENT: an option's value is malformed.
-   PROSODY_ERR_CONFIG: an option is missing, or options contradict each other.
-   Otherwise *out is a handle, also while the call is pending; a failed completion
-   leaves a client that is shut down. Settings that only the consumer needs do not
-   fail here: see prosody_client_state. Log lines go to `queue`. */
-PROSODY_API prosody_status prosody_client_create(prosody_config *config,
-                                                 prosody_queue *queue,
-                                                 uint64_t tag,
-                                                 prosody_client **out,
-                                                 prosody_error *error);
+/* Makes a client. PROSODY_ERR_ARGUMENT: an option's value is malformed. PROSODY_ERR_CONFIG: an
+   option is missing, or options contradict each other. Otherwise *out is a handle, also while the
+   call is pending: asynchronous calls wait for its end, others return PROSODY_ERR_STATE. A failed
+   completion leaves a client that is shut down. Settings that only the consumer needs do not fail
+   here: see prosody_client_state. Log lines go to `queue`. */
+PROSODY_API prosody_status prosody_client_create(prosody_config *config, prosody_queue *queue,
+    uint64_t tag, prosody_client **out, prosody_error *error);
 
-/* Sends the client's log lines to another queue; NULL means standard error. */
-PROSODY_API prosody_status prosody_client_log(prosody_client *client,
-                                              prosody_queue *queue,
-                                              prosody_error *error);
+/* Sends the client's log lines to another queue; NULL means standard error. Those for a queue that
+   was destroyed are dropped. */
+PROSODY_API prosody_status prosody_client_log(
+    prosody_client *client, prosody_queue *queue, prosody_error *error);
 
-/* Starts to consume the subscribed topics; records come out of `queue`.
-   PROSODY_ERR_STATE when already subscribed. PROSODY_ERR_CONFIG, here or in the
-   completion, when the settings do not allow it. */
-PROSODY_API prosody_status prosody_client_subscribe(prosody_client *client,
-                                                    prosody_queue *queue,
-                                                    uint64_t tag,
-                                                    prosody_error *error);
+/* Starts to consume the subscribed topics; records come out of `queue`. PROSODY_ERR_STATE when
+   already subscribed, PROSODY_ERR_CONFIG when the settings do not allow it. */
+PROSODY_API prosody_status prosody_client_subscribe(
+    prosody_client *client, prosody_queue *queue, uint64_t tag, prosody_error *error);
 
-/* Stops to consume: handlers end, offsets are committed, the group is left.
-   Handlers get a cancel record near the end of shutdown_timeout.
-   PROSODY_ERR_STATE when not subscribed. */
-PROSODY_API prosody_status prosody_client_unsubscribe(prosody_client *client,
-                                                      prosody_queue *queue,
-                                                      uint64_t tag,
-                                                      prosody_error *error);
+/* Stops to consume: handlers end, offsets are committed, the group is left. Handlers get a cancel
+   record near the end of shutdown_timeout. PROSODY_ERR_STATE when not subscribed. */
+PROSODY_API prosody_status prosody_client_unsubscribe(
+    prosody_client *client, prosody_queue *queue, uint64_t tag, prosody_error *error);
 
-/* Unsubscribes and closes the client. Calling it again, or from several threads,
-   is fine: all wait for the same end. */
-PROSODY_API prosody_status prosody_client_shutdown(prosody_client *client,
-                                                   prosody_queue *queue,
-                                                   uint64_t tag,
-                                                   prosody_error *error);
+/* Unsubscribes and closes the client. Calling it again, or from several threads, is fine: all wait
+   for the same end. Other calls then give PROSODY_ERR_CLOSED. */
+PROSODY_API prosody_status prosody_client_shutdown(
+    prosody_client *client, prosody_queue *queue, uint64_t tag, prosody_error *error);
 
 /* A header to send. A value may be null. */
 typedef struct prosody_header {
@@ -430,64 +396,47 @@ typedef struct prosody_outgoing {
   uint32_t headers_count;
   prosody_bytes topic;
   prosody_bytes key;     /* at most 32,768 bytes of UTF-8; empty is fine */
-  prosody_bytes payload; /* JSON, sent byte for byte; null for an excise record */
+  prosody_bytes payload; /* JSON, sent byte for byte; null for prosody_client_excise */
   const prosody_header *headers;
 } prosody_outgoing;
 
-/* Sends a message; it is complete when the broker has acknowledged it. A payload
-   with a text "id" that this client has sent to the same topic and key before is
-   not sent again; the completion then has offset -1. PROSODY_ERR_INVALID,
-   PROSODY_ERR_TOO_LARGE: nothing was sent. PROSODY_ERR_TIMEOUT: send_timeout is
-   over; whether the record was written is not known. */
-PROSODY_API prosody_status prosody_client_send(prosody_client *client,
-                                               prosody_queue *queue,
-                                               uint64_t tag,
-                                               const prosody_outgoing *record,
-                                               prosody_error *error);
+/* Sends a message; it is complete when the broker has acknowledged it. A payload with a text "id"
+   that this client has sent to the same topic and key before is not sent again; the completion then
+   has offset -1. PROSODY_ERR_INVALID, PROSODY_ERR_TOO_LARGE: nothing was sent. PROSODY_ERR_TIMEOUT:
+   send_timeout is over; whether the record was written is not known. */
+PROSODY_API prosody_status prosody_client_send(prosody_client *client, prosody_queue *queue,
+    uint64_t tag, const prosody_outgoing *record, prosody_error *error);
 
-/* Sends an excise record, a null payload: it orders the deletion of a key's data.
-   Otherwise like prosody_client_send. */
-PROSODY_API prosody_status prosody_client_excise(prosody_client *client,
-                                                 prosody_queue *queue,
-                                                 uint64_t tag,
-                                                 const prosody_outgoing *record,
-                                                 prosody_error *error);
+/* Sends an excise record, a null payload: it orders the deletion of a key's data. Otherwise like
+   prosody_client_send. */
+PROSODY_API prosody_status prosody_client_excise(prosody_client *client, prosody_queue *queue,
+    uint64_t tag, const prosody_outgoing *record, prosody_error *error);
 
-/* Tells the state. PROSODY_ERR_CONFIG with a text when the settings do not allow
-   to consume. */
-PROSODY_API prosody_status prosody_client_state(prosody_client *client,
-                                                int32_t *state,
-                                                prosody_error *error);
+/* Tells the state. PROSODY_ERR_CONFIG with a text when the settings do not allow to consume. */
+PROSODY_API prosody_status prosody_client_state(
+    prosody_client *client, int32_t *state, prosody_error *error);
 
 /* Tells how many partitions the client owns; 0 unless running. */
-PROSODY_API prosody_status prosody_client_partitions(prosody_client *client,
-                                                     uint32_t *count,
-                                                     prosody_error *error);
+PROSODY_API prosody_status prosody_client_partitions(
+    prosody_client *client, uint32_t *count, prosody_error *error);
 
-/* Tells whether something has stopped moving for stall_threshold; 0 unless
-   running. */
-PROSODY_API prosody_status prosody_client_stalled(prosody_client *client,
-                                                  int32_t *stalled,
-                                                  prosody_error *error);
+/* Tells whether something has stopped moving for stall_threshold; 0 unless running. */
+PROSODY_API prosody_status prosody_client_stalled(
+    prosody_client *client, int32_t *stalled, prosody_error *error);
 
 /* Writes the client's source system. PROSODY_SHORT when it does not fit. */
-PROSODY_API prosody_status prosody_client_source(prosody_client *client,
-                                                 void *buffer, size_t capacity,
-                                                 size_t *size,
-                                                 prosody_error *error);
+PROSODY_API prosody_status prosody_client_source(
+    prosody_client *client, void *buffer, size_t capacity, size_t *size, prosody_error *error);
 
-/* Writes counters and the state of each partition as JSON. PROSODY_SHORT when it
-   does not fit. */
-PROSODY_API prosody_status prosody_client_stats(prosody_client *client,
-                                                void *buffer, size_t capacity,
-                                                size_t *size,
-                                                prosody_error *error);
+/* Writes counters and the state of each partition as JSON; its member `library` counts the live
+   handles and invocations of the process. PROSODY_SHORT when it does not fit. */
+PROSODY_API prosody_status prosody_client_stats(
+    prosody_client *client, void *buffer, size_t capacity, size_t *size, prosody_error *error);
 
 /* Frees a client. One that is still open shuts down in the background. */
 PROSODY_API void prosody_client_destroy(prosody_client *client);
 
-/* ---- Invocations -------------------------------------------------------- */
-
+/* ---- Invocations ----------------------------------------------------------------------------- */
 /* How a handler ended. */
 enum {
   PROSODY_RESULT_SUCCESS = 0,
@@ -503,18 +452,18 @@ typedef struct prosody_outcome {
   prosody_bytes error_text; /* what went wrong, or null */
 } prosody_outcome;
 
-/* Ends invocations, each once. All are tried; the status is the first error:
-   PROSODY_ERR_SETTLED for one that is over, PROSODY_ERR_REVOKED for one whose
-   partition has gone, PROSODY_ERR_HANDLE for no invocation at all. */
-PROSODY_API prosody_status prosody_complete(const prosody_outcome *outcomes,
-                                            size_t count, prosody_error *error);
+/* Ends invocations, each once. All are tried; the status is the first error: PROSODY_ERR_SETTLED
+   for one that is over, PROSODY_ERR_REVOKED for one whose partition has gone, PROSODY_ERR_HANDLE
+   for no invocation at all. When an argument is malformed, none is ended. Text that is not UTF-8 is
+   repaired. */
+PROSODY_API prosody_status prosody_complete(
+    const prosody_outcome *outcomes, size_t count, prosody_error *error);
 
 /* PROSODY_OK: go on. PROSODY_ERR_CANCELLED: stop. PROSODY_ERR_SETTLED: it is over.
    PROSODY_ERR_HANDLE: no invocation. */
 PROSODY_API prosody_status prosody_should_cancel(uint64_t invocation);
 
-/* ---- Topics ------------------------------------------------------------- */
-
+/* ---- Topics ---------------------------------------------------------------------------------- */
 typedef struct prosody_admin prosody_admin;
 
 /* What a new topic is like. Zero and null mean the broker's own setting. */
@@ -528,24 +477,18 @@ typedef struct prosody_topic {
   int64_t retention_ms;         /* -1: no limit */
 } prosody_topic;
 
-/* Makes an admin client. It needs the option bootstrap_servers, or mock. */
-PROSODY_API prosody_status prosody_admin_create(prosody_config *config,
-                                                prosody_admin **out,
-                                                prosody_error *error);
+/* Makes an admin client. It needs the option bootstrap_servers, or mock; faults of other options do
+   not matter. */
+PROSODY_API prosody_status prosody_admin_create(
+    prosody_config *config, prosody_admin **out, prosody_error *error);
 
 /* Creates a topic; complete when it can be used. PROSODY_ERR_EXISTS. */
-PROSODY_API prosody_status prosody_admin_create_topic(prosody_admin *admin,
-                                                      prosody_queue *queue,
-                                                      uint64_t tag,
-                                                      const prosody_topic *topic,
-                                                      prosody_error *error);
+PROSODY_API prosody_status prosody_admin_create_topic(prosody_admin *admin, prosody_queue *queue,
+    uint64_t tag, const prosody_topic *topic, prosody_error *error);
 
 /* Deletes a topic. One that does not exist is no error. */
-PROSODY_API prosody_status prosody_admin_delete_topic(prosody_admin *admin,
-                                                      prosody_queue *queue,
-                                                      uint64_t tag,
-                                                      prosody_bytes name,
-                                                      prosody_error *error);
+PROSODY_API prosody_status prosody_admin_delete_topic(prosody_admin *admin, prosody_queue *queue,
+    uint64_t tag, prosody_bytes name, prosody_error *error);
 
 /* Frees an admin client. */
 PROSODY_API void prosody_admin_destroy(prosody_admin *admin);
