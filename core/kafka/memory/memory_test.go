@@ -160,7 +160,7 @@ func TestRecordsKeepWhatWasSent(t *testing.T) {
 	require.Len(t, records, 3)
 	assert.Equal(t, &kafka.Record{Topic: "t", Key: []byte("k\x00"), Value: []byte("v"), Timestamp: 5,
 		Headers: []kafka.Header{{Name: "a", Value: []byte("1")}, {Name: "a"}, {Name: "", Value: []byte{}}}}, records[0])
-	assert.Equal(t, &kafka.Record{Topic: "t", Offset: 1, Timestamp: -1}, records[1])
+	assert.Equal(t, &kafka.Record{Topic: "t", Offset: 1, Timestamp: 77}, records[1])
 	assert.Equal(t, &kafka.Record{Topic: "t", Offset: 2, Timestamp: 77, Key: []byte{}, Value: []byte{}}, records[2])
 }
 

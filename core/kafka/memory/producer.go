@@ -15,7 +15,7 @@ type producer struct {
 }
 
 // Produce copies the record's key, value and headers, appends it and calls done before
-// it returns. A record without a timestamp gets the present.
+// it returns. A record with a timestamp of 0 or less gets the present.
 func (p *producer) Produce(record *kafka.Record, done func(kafka.Delivery)) error {
 	if p.closed.Load() {
 		return shut("producer")
@@ -36,7 +36,7 @@ func (p *producer) add(record *kafka.Record) (*kafka.Record, error) {
 	hash := crc32.ChecksumIEEE(record.Key)
 	bytes := size(record)
 	copied := clone(record)
-	if copied.Timestamp == 0 {
+	if copied.Timestamp <= 0 {
 		copied.Timestamp = p.broker.settings.Clock.Now().UnixMilli()
 	}
 	for {
