@@ -40,7 +40,7 @@ func TestOutcomes(t *testing.T) {
 func TestNothingStartsAfterLeaving(t *testing.T) {
 	leaving, leave := context.WithCancelCause(t.Context())
 	leave(pipeline.ShuttingDown)
-	host := New(Step{End: Done()})
+	host := Play(Step{End: Done()})
 	outcome := cancel.New(host).Handle(leaving, Invocation(leaving, "k"))
 	assert.Equal(t, pipeline.Aborted, outcome.Class)
 	assert.Contains(t, outcome.Text, pipeline.ShuttingDown.Error())

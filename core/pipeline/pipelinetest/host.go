@@ -35,7 +35,7 @@ func Never(text string) pipeline.Outcome {
 // Done is the end of an attempt that succeeded.
 func Done() pipeline.Outcome { return pipeline.Outcome{Class: pipeline.Success} }
 
-// Host plays Script, whose last step repeats. Times are those since New.
+// Host plays Script, whose last step repeats. Times are those since Play.
 type Host struct {
 	mutex  sync.Mutex
 	script []Step
@@ -43,8 +43,8 @@ type Host struct {
 	lines  []string
 }
 
-// New makes a host.
-func New(script ...Step) *Host { return &Host{script: script, start: time.Now()} }
+// Play makes a host.
+func Play(script ...Step) *Host { return &Host{script: script, start: time.Now()} }
 
 // Handle plays a step.
 func (h *Host) Handle(ctx context.Context, invocation *pipeline.Invocation) pipeline.Outcome {

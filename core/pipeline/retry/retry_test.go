@@ -32,7 +32,7 @@ func options(limit int) retry.Options {
 
 func TestTransientFailuresAreRepeatedWithGrowingDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := New(Step{End: Fail("1")}, Step{End: Fail("2")}, Step{End: Fail("3")}, Step{End: Done()})
+		host := Play(Step{End: Fail("1")}, Step{End: Fail("2")}, Step{End: Fail("3")}, Step{End: Done()})
 		o := options(retry.Unlimited)
 		invocation := Invocation(t.Context(), "k")
 		invocation.Demand = pipeline.Demand{Failure: true, Retry: 7}
@@ -51,7 +51,7 @@ func TestTransientFailuresAreRepeatedWithGrowingDelays(t *testing.T) {
 
 func TestFirstDeliveryKeepsItsDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := New(Step{End: Fail("1")}, Step{End: Never("2")})
+		host := Play(Step{End: Fail("1")}, Step{End: Never("2")})
 		outcome := retry.New(host, options(retry.Unlimited)).Handle(t.Context(), Invocation(t.Context(), "k"))
 		assert.Equal(t, Never("2"), outcome)
 		assert.Equal(t, []string{
@@ -64,7 +64,7 @@ func TestFirstDeliveryKeepsItsDemand(t *testing.T) {
 func TestLimitGivesTheLastFailureToTheOuterLayer(t *testing.T) {
 	for limit, attempts := range map[int]int{0: 1, 1: 2, 3: 4} {
 		synctest.Test(t, func(t *testing.T) {
-			host := New(Step{End: Fail("boom")})
+			host := Play(Step{End: Fail("boom")})
 			outcome := retry.New(host, options(limit)).Handle(t.Context(), Invocation(t.Context(), "k"))
 			assert.Equal(t, Fail("boom"), outcome)
 			assert.Len(t, host.Transcript(), 2*attempts)
@@ -75,7 +75,7 @@ func TestLimitGivesTheLastFailureToTheOuterLayer(t *testing.T) {
 func TestLeavingEndsAWaitAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaving, leave := context.WithCancelCause(t.Context())
-		host := New(Step{End: Fail("boom")})
+		host := Play(Step{End: Fail("boom")})
 		time.AfterFunc(50*time.Millisecond, func() { leave(pipeline.Revoked) })
 		begin := time.Now()
 		outcome := retry.New(host, options(retry.Unlimited)).Handle(leaving, Invocation(leaving, "k"))
@@ -90,7 +90,7 @@ func TestLeavingEndsAWaitAtOnce(t *testing.T) {
 func TestFailureAfterLeavingIsNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaving, leave := context.WithCancelCause(t.Context())
-		host := New(Step{Take: time.Second, Deaf: true, End: Fail("boom")})
+		host := Play(Step{Take: time.Second, Deaf: true, End: Fail("boom")})
 		time.AfterFunc(time.Millisecond, func() { leave(pipeline.ShuttingDown) })
 		outcome := retry.New(host, options(0)).Handle(leaving, Invocation(leaving, "k"))
 		assert.Equal(t, pipeline.Aborted, outcome.Class)

@@ -44,7 +44,7 @@ type Scheduler struct {
 	free    int // above 0 only when nobody waits
 	order   uint64
 	classes [2]class
-	levels  *simplelru.LRU[uint64, level] // used time by account
+	levels  *simplelru.LRU[uint64, *level] // used time by account
 }
 
 // permit is the right to run; it says whom to charge.
@@ -69,7 +69,7 @@ type waiter struct {
 // New makes a scheduler.
 func New(options Options) *Scheduler {
 	options.Concurrency = max(options.Concurrency, 1)
-	levels, _ := simplelru.NewLRU[uint64, level](max(options.Cache, 1), nil) // fails below 1 only
+	levels, _ := simplelru.NewLRU[uint64, *level](max(options.Cache, 1), nil) // fails below 1 only
 	return &Scheduler{
 		options: options,
 		origin:  options.Clock.Now(),
@@ -141,9 +141,9 @@ func (s *Scheduler) acquire(ctx context.Context, invocation *pipeline.Invocation
 
 // enqueue needs the mutex.
 func (s *Scheduler) enqueue(wanted permit, now time.Duration) *waiter {
-	used, known := s.levels.Get(wanted.account)
-	if !known {
-		used = unused
+	used := unused
+	if known, found := s.levels.Get(wanted.account); found {
+		used = *known
 	}
 	s.order++
 	w := &waiter{permit: wanted, level: used, since: now, order: s.order, ready: make(chan struct{})}
@@ -169,11 +169,12 @@ func (s *Scheduler) release(held permit) {
 	defer s.mutex.Unlock()
 	now := s.now()
 	took := max(now-held.start, 0)
-	used, known := s.levels.Get(held.account)
-	if !known {
-		used = unused
+	if used, found := s.levels.Get(held.account); found {
+		*used = used.add(took, now)
+	} else {
+		fresh := unused.add(took, now)
+		s.levels.Add(held.account, &fresh)
 	}
-	s.levels.Add(held.account, used.add(took, now))
 	s.classes[held.class].finish(held.start, took, now)
 	s.pass(now)
 }

@@ -45,7 +45,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				host, o := New(c.step), options(4*time.Second)
+				host, o := Play(c.step), options(4*time.Second)
 				handler := timeout.New(host, o)
 				defer handler.Close()
 				assert.Equal(t, c.want, handler.Handle(t.Context(), Invocation(t.Context(), "k")))
@@ -59,7 +59,7 @@ func TestOutcomes(t *testing.T) {
 
 func TestADeafHandlerIsSeenUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := New(Step{Take: 10 * time.Second, Deaf: true, End: Fail("x")})
+		host := Play(Step{Take: 10 * time.Second, Deaf: true, End: Fail("x")})
 		handler := timeout.New(host, options(time.Second))
 		defer handler.Close()
 		begin := time.Now()
@@ -79,7 +79,7 @@ func TestADeafHandlerIsSeenUntilItEnds(t *testing.T) {
 func TestLeavingIsToldFromATimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaving, leave := context.WithCancelCause(t.Context())
-		host := New(Step{Take: 10 * time.Second, End: Fail("x")})
+		host := Play(Step{Take: 10 * time.Second, End: Fail("x")})
 		handler := timeout.New(host, options(4*time.Second))
 		defer handler.Close()
 		time.AfterFunc(time.Second, func() { leave(pipeline.Lost) })
@@ -90,7 +90,7 @@ func TestLeavingIsToldFromATimeOut(t *testing.T) {
 
 func TestNoTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := New(Step{Take: 1000 * time.Hour, End: Done()})
+		host := Play(Step{Take: 1000 * time.Hour, End: Done()})
 		handler := timeout.New(host, options(0))
 		defer handler.Close()
 		assert.Equal(t, Done(), handler.Handle(t.Context(), Invocation(t.Context(), "k")))
