@@ -1,0 +1,94 @@
+"""What a handler receives: messages, excise records, timers and their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, Union
+
+P = TypeVar("P")
+
+JSONValue: TypeAlias = Union[  # noqa: UP007 (it names itself)
+    bool, int, float, str, list["JSONValue"], dict[str, "JSONValue"], None
+]
+"""A value as it comes out of JSON."""
+
+JSONInput: TypeAlias = (
+    bool | int | float | str | Sequence[Any] | Mapping[str, Any] | Set[Any] | None
+)
+"""A value that can be written as JSON."""
+
+
+class Header(NamedTuple):
+    """A Kafka header. Names may repeat; a value may be missing."""
+
+    name: str
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class Message(Generic[P]):
+    """A record with a payload."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime
+    key: str
+    payload: P
+    headers: tuple[Header, ...] = field(default=(), compare=False)
+    source_system: str | None = field(default=None, compare=False)
+    response_requested: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
+class ExciseMessage:
+    """A record without payload: the data of its key is to be deleted."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime
+    key: str
+    headers: tuple[Header, ...] = field(default=(), compare=False)
+    source_system: str | None = field(default=None, compare=False)
+    response_requested: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Timer:
+    """A timer that has come due."""
+
+    key: str
+    time: datetime
+
+
+class Draft:
+    """A message in the making.
+
+    The constructor of a frozen dataclass takes four times as long as this one, so that a message is
+    made as a draft and then given its real class.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp: datetime,
+        key: str,
+        payload: Any,
+        headers: tuple[Header, ...],
+        source_system: str | None,
+        response_requested: bool,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.payload = payload
+        self.headers = headers
+        self.source_system = source_system
+        self.response_requested = response_requested

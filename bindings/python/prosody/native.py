@@ -1,0 +1,241 @@
+"""The shared library: where it is found, its functions, its structures and its status codes.
+
+Nothing is loaded at import. The layouts are those of `prosody.h`, version 1.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import sysconfig
+from ctypes import (
+    POINTER,
+    byref,
+    c_char,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from pathlib import Path
+from typing import Any, ClassVar
+
+from prosody.errors import ProsodyError
+
+ABI = 1
+
+OK, PENDING, SHORT = 0, 1, 4
+ERR_ARGUMENT, ERR_HANDLE, ERR_CONFIG, ERR_STATE, ERR_SETTLED = 100, 101, 102, 103, 104
+ERR_CLOSED, ERR_FORKED, ERR_POISONED, ERR_REVOKED = 200, 201, 202, 203
+ERR_CANCELLED = 303
+
+RESULT_SUCCESS, RESULT_TRANSIENT, RESULT_PERMANENT = 0, 1, 2
+
+STATES = ("unconfigured", "configured", "running", "shut_down")
+CATEGORIES = ("none", "usage", "closed", "transient", "permanent", "fatal")
+
+FORKED = "ProsodyClient cannot be used after fork. Create a new client in the child process."
+
+
+class Bytes(ctypes.Structure):
+    """Borrowed bytes; the caller keeps them alive during the call."""
+
+    _fields_: ClassVar = [("data", c_char_p), ("size", c_size_t)]
+
+
+class Error(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("size", c_uint32),
+        ("status", c_int32),
+        ("category", c_int32),
+        ("text_size", c_uint32),
+        ("text", c_char * 1008),
+    ]
+
+
+class Header(ctypes.Structure):
+    _fields_: ClassVar = [("name", Bytes), ("value", Bytes)]
+
+
+class Outgoing(ctypes.Structure):
+    """prosody_outgoing, its bytes flattened: setting them is then one step each."""
+
+    _fields_: ClassVar = [
+        ("size", c_uint32),
+        ("headers_count", c_uint32),
+        ("topic_data", c_char_p),
+        ("topic_size", c_size_t),
+        ("key_data", c_char_p),
+        ("key_size", c_size_t),
+        ("payload_data", c_char_p),
+        ("payload_size", c_size_t),
+        ("headers", POINTER(Header)),
+    ]
+
+
+class Outcome(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("size", c_uint32),
+        ("result", c_int32),
+        ("invocation", c_uint64),
+        ("response", Bytes),
+        ("error_text", Bytes),
+    ]
+
+
+class Topic(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("size", c_uint32),
+        ("partitions", c_int32),
+        ("replication", c_int32),
+        ("reserved", c_uint32),
+        ("name", Bytes),
+        ("cleanup_policy", Bytes),
+        ("retention_ms", c_int64),
+    ]
+
+
+_OUT = POINTER(c_void_p)
+_ERROR = POINTER(Error)
+_SIZE = POINTER(c_size_t)
+
+# Name: result, then arguments.
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "abi_version": (c_uint32,),
+    "version": (c_char_p,),
+    "status_name": (c_char_p, c_int32),
+    "options": (c_int32, c_void_p, c_size_t, _SIZE, _ERROR),
+    "config_create": (c_int32, _OUT, _ERROR),
+    "config_set": (c_int32, c_void_p, Bytes, Bytes, _ERROR),
+    "config_set_list": (c_int32, c_void_p, Bytes, POINTER(Bytes), c_size_t, _ERROR),
+    "config_set_none": (c_int32, c_void_p, Bytes, _ERROR),
+    "config_destroy": (None, c_void_p),
+    "queue_create": (c_int32, _OUT, _ERROR),
+    "queue_fd": (c_int, c_void_p),
+    "queue_poll": (
+        c_int32,
+        c_void_p,
+        c_void_p,
+        c_size_t,
+        c_int32,
+        _SIZE,
+        POINTER(c_uint32),
+        _ERROR,
+    ),
+    "queue_destroy": (None, c_void_p),
+    "client_create": (c_int32, c_void_p, c_void_p, c_uint64, _OUT, _ERROR),
+    "client_log": (c_int32, c_void_p, c_void_p, _ERROR),
+    "client_subscribe": (c_int32, c_void_p, c_void_p, c_uint64, _ERROR),
+    "client_unsubscribe": (c_int32, c_void_p, c_void_p, c_uint64, _ERROR),
+    "client_shutdown": (c_int32, c_void_p, c_void_p, c_uint64, _ERROR),
+    "client_send": (c_int32, c_void_p, c_void_p, c_uint64, POINTER(Outgoing), _ERROR),
+    "client_excise": (c_int32, c_void_p, c_void_p, c_uint64, POINTER(Outgoing), _ERROR),
+    "client_state": (c_int32, c_void_p, POINTER(c_int32), _ERROR),
+    "client_partitions": (c_int32, c_void_p, POINTER(c_uint32), _ERROR),
+    "client_stalled": (c_int32, c_void_p, POINTER(c_int32), _ERROR),
+    "client_source": (c_int32, c_void_p, c_void_p, c_size_t, _SIZE, _ERROR),
+    "client_destroy": (None, c_void_p),
+    "complete": (c_int32, c_void_p, c_size_t, _ERROR),
+    "should_cancel": (c_int32, c_uint64),
+    "admin_create": (c_int32, c_void_p, _OUT, _ERROR),
+    "admin_create_topic": (c_int32, c_void_p, c_void_p, c_uint64, POINTER(Topic), _ERROR),
+    "admin_delete_topic": (c_int32, c_void_p, c_void_p, c_uint64, Bytes, _ERROR),
+    "admin_destroy": (None, c_void_p),
+}
+
+
+class Library:
+    """The loaded library; its functions are attributes without their prefix."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._handle = ctypes.CDLL(path)
+        except OSError as error:
+            raise RuntimeError(f"cannot load the Prosody library {path}: {error}") from error
+        self.path = path
+        for name, (result, *arguments) in _FUNCTIONS.items():
+            try:
+                function = getattr(self._handle, f"prosody_{name}")
+            except AttributeError:
+                raise RuntimeError(
+                    f"{path} lacks prosody_{name}; it does not belong to this package"
+                ) from None
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+            if name == "abi_version" and function() != ABI:
+                raise RuntimeError(
+                    f"{path} speaks version {function()} of the C interface, this package"
+                    f" version {ABI}; install both from one release"
+                )
+
+    def __getattr__(self, name: str) -> Any:  # for type checkers; all functions are set above
+        raise AttributeError(name)
+
+    def fault(self, status: int, error: Error | None = None) -> Exception:
+        """The exception for a status."""
+        if error is None:
+            return self.exception(status, 0, "")
+        return self.exception(status, error.category, text_of(error))
+
+    def exception(self, status: int, category: int, text: str) -> Exception:
+        """ValueError for a malformed argument or option, otherwise a RuntimeError."""
+        name = self.status_name(status).decode()
+        if status == ERR_FORKED:
+            return ProsodyError(FORKED, name, "usage")
+        text = text or name
+        if status == ERR_ARGUMENT:
+            return ValueError(text)
+        word = CATEGORIES[category] if 0 <= category < len(CATEGORIES) else "none"
+        return ProsodyError(text, name, word)
+
+    def text(self, function: Any, *arguments: Any) -> bytes:
+        """Calls a function that writes into a buffer of the caller."""
+        error, size, capacity = make_error(), c_size_t(), 16384
+        while True:
+            buffer = ctypes.create_string_buffer(capacity)
+            status = function(*arguments, buffer, capacity, byref(size), byref(error))
+            if status == OK:
+                return buffer.raw[: size.value]
+            if status != SHORT:
+                raise self.fault(status, error)
+            capacity = size.value
+
+
+def make_error() -> Error:
+    return Error(ctypes.sizeof(Error))
+
+
+def text_of(error: Error) -> str:
+    """The text of an error; it may hold NUL characters."""
+    start = ctypes.addressof(error) + Error.text.offset
+    return ctypes.string_at(start, min(error.text_size, 1007)).decode("utf-8", "replace")
+
+
+def view(data: bytes | None) -> Bytes:
+    """Bytes for a call; None is null."""
+    return Bytes(None, 0) if data is None else Bytes(data, len(data))
+
+
+def find() -> str:
+    """The path of the library, or a RuntimeError that tells how to get it."""
+    package = Path(__file__).resolve().parent
+    name = "libprosody.dylib" if sys.platform == "darwin" else "libprosody.so"
+    chosen = os.environ.get("PROSODY_LIBRARY")
+    places = [Path(chosen)] if chosen else [package / "lib" / name]
+    if not chosen and len(package.parents) > 2:
+        places.append(package.parents[2] / "build" / "lib" / name)
+    for place in places:
+        if place.is_file():
+            if "musl" in (sysconfig.get_config_var("SOABI") or ""):
+                raise RuntimeError("musl cannot load Go libraries: use a system with glibc")
+            return str(place)
+    tried = ", ".join(map(str, places))
+    raise RuntimeError(
+        f"the Prosody library was not found (looked for {tried}). Install a wheel, or run"
+        " `make build` in the repository, or set PROSODY_LIBRARY to the path of libprosody.so."
+    )

@@ -1,0 +1,156 @@
+"""The meeting point of one event loop and the library: calls that have begun end here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+from collections.abc import AsyncGenerator, Callable
+from ctypes import byref
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from prosody import native, record
+from prosody.call import Call
+from prosody.queue import LoopQueue
+
+if TYPE_CHECKING:
+    from prosody.runtime import Runtime
+    from prosody.subscription import Subscription
+
+GRACE_S = 1.0
+"""How long an event loop that ends waits for its cancelled handlers."""
+
+
+class Port(LoopQueue):
+    """Owns the calls that were made on one event loop."""
+
+    def __init__(self, runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(runtime, loop)
+        self.pending: dict[int, Call[Any]] = {}
+        self.subscriptions: set[Subscription] = set()
+        self._tags = count(1)
+        self._outgoing = native.Outgoing(ctypes.sizeof(native.Outgoing))
+        self._outgoing_ref = byref(self._outgoing)
+        self._sentinel = self._watch()
+        with contextlib.suppress(StopIteration):
+            self._sentinel.__anext__().send(None)
+
+    async def _watch(self) -> AsyncGenerator[None, None]:
+        """Notices the end of the loop: asyncio.run closes open generators just before."""
+        try:
+            yield
+        finally:
+            await self._leave()
+
+    def begin(
+        self,
+        label: str,
+        function: Callable[..., int],
+        handle: Any,
+        *arguments: Any,
+        finish: Callable[[record.Completion], Any] | None = None,
+        queue: Any = None,
+    ) -> Call[Any]:
+        """Starts a call of the library that takes a queue and a tag."""
+        call: Call[Any] = Call(loop=self.loop)
+        call.label = label
+        call.finish = finish
+        tag = next(self._tags)
+        self.pending[tag] = call
+        status = function(handle, queue or self.handle, tag, *arguments, self.error_ref)
+        if status != native.PENDING:
+            self._refuse(tag, status)
+        return call
+
+    def send(
+        self,
+        label: str,
+        function: Callable[..., int],
+        handle: Any,
+        topic: bytes,
+        key: bytes,
+        payload: bytes | None,
+        headers: Any,
+    ) -> Call[None]:
+        """Starts to send a record."""
+        out = self._outgoing
+        out.topic_data = topic
+        out.topic_size = len(topic)
+        out.key_data = key
+        out.key_size = len(key)
+        out.payload_data = payload
+        out.payload_size = 0 if payload is None else len(payload)
+        if headers is not None:
+            out.headers, out.headers_count = headers, len(headers)
+        call: Call[None] = Call(loop=self.loop)
+        call.label = label
+        tag = next(self._tags)
+        self.pending[tag] = call
+        status = function(handle, self.handle, tag, self._outgoing_ref, self.error_ref)
+        if headers is not None:
+            out.headers, out.headers_count = None, 0
+        out.payload_data = None
+        if status != native.PENDING:
+            self._refuse(tag, status)
+        return call
+
+    def done(self, label: str, answer: Callable[[], Any]) -> Call[Any]:
+        """The result of something that needs no waiting."""
+        call: Call[Any] = Call(loop=self.loop)
+        call.label = label
+        try:
+            call.set_result(answer())
+        except Exception as error:
+            call.set_exception(error)
+        return call
+
+    def _refuse(self, tag: int, status: int) -> None:
+        """Ends a call that has not begun."""
+        error = self.error
+        text = "" if status == native.OK else native.text_of(error)
+        self.settle(tag, record.Completion(status, error.category, 0, 0, text, b""))
+
+    def settle(self, tag: int, completion: record.Completion) -> None:
+        call = self.pending.pop(tag, None)
+        if call is None:
+            return
+        try:
+            if call.finish is not None:
+                result = call.finish(completion)
+            elif completion.status == native.OK:
+                result = None
+            else:
+                raise self.library.exception(*completion[:2], completion.text)
+        except Exception as error:
+            if not call.done():
+                call.set_exception(error)
+        else:
+            if not call.done():
+                call.set_result(result)
+
+    def fail(self, error: Exception) -> None:
+        """Ends all calls at once."""
+        pending = list(self.pending.values())
+        self.pending.clear()
+        for call in pending:
+            if not call.done():
+                call.set_exception(error)
+
+    async def _leave(self) -> None:
+        """Ends what still runs on a loop that is about to close."""
+        tasks = [task for subscription in self.subscriptions for task in subscription.interrupt()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=GRACE_S)
+        for call in list(self.pending.values()):
+            call.cancel()
+        self.close()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.runtime.forget(self)
+        for subscription in list(self.subscriptions):
+            subscription.abandon()
+        self.pending.clear()
+        super().close()
