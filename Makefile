@@ -15,7 +15,7 @@ sources := $(shell find core capi include go.mod go.sum -type f \
 	\( -name '*.go' -o -name '*.[chS]' -o -name 'go.*' -o -name '*.json' -o -name '*.cql' \) \
 	! -name '*_test.go' 2>/dev/null | LC_ALL=C sort)
 
-.PHONY: help build artifacts test test-go test-c test-python test-ruby check format docs demo bench \
+.PHONY: help build artifacts test test-go test-abi test-c test-python test-ruby check format docs demo bench \
 	go-env install uninstall wheel gem services clean FORCE
 .DEFAULT_GOAL := help
 
@@ -34,7 +34,7 @@ $(lib)/libprosody-rdkafka.so.1: scripts/rdkafka.sh go.mod
 $(lib)/libprosody.so: $(lib)/libprosody-rdkafka.so.1 build/env.sh build/sources.txt scripts/library.sh scripts/exports.sh $(sources)
 	scripts/library.sh
 
-$(lib)/pkgconfig/prosody.pc: scripts/pkgconfig.sh include/prosody.h
+$(lib)/pkgconfig/prosody.pc: scripts/pkgconfig.sh VERSION
 	@mkdir -p $(@D)
 	scripts/pkgconfig.sh $(root)/build $(root)/include $(root)/$(lib) >$@
 
@@ -56,6 +56,9 @@ test: ## everything, with real Kafka and Cassandra; installs what it needs
 
 test-go: go-env ## go vet and go test -race; PKG=./core/timer/... for a part
 	source build/env.sh && $(GO) vet $(or $(PKG),./...) && $(GO) test -race $(or $(PKG),./...)
+
+test-abi: build ## exported symbols, TLS, bare dlopen, header in four dialects
+	scripts/abi.sh symbols && scripts/abi.sh storage && scripts/abi.sh load && scripts/abi.sh header
 
 test-c: build ## C tests under sanitizers and valgrind
 	$(MAKE) -C tests/c test

@@ -3,7 +3,7 @@
 set -euo pipefail
 
 cd -- "$(dirname -- "$0")/.."
-version=$(sed -n 's/^#define PROSODY_VERSION[A-Z_]*[[:space:]]*"\([^"]*\)".*/\1/p' include/prosody.h | head -n 1)
+version=$(<VERSION)
 
 cat <<PC
 prefix=$1
@@ -12,7 +12,7 @@ libdir=$3
 
 Name: prosody
 Description: Kafka client for services that keep state per key
-Version: ${version:-0.1.0}
+Version: $version
 Cflags: -I\${includedir}
 Libs: -L\${libdir} -lprosody
 PC

@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# The whole test run: installs what is missing, starts real Kafka and Cassandra, builds, and
+# tests every language against both. One line a step; the logs are in build/test/.
+# Names as arguments run these steps alone, after set-up, services and build; --list lists.
+set -uo pipefail
+
+cd -- "$(dirname -- "$0")/.." || exit 1
+root=$PWD
+logs=$root/build/test
+mkdir -p "$logs"
+conformance=${PROSODY_CONFORMANCE:-../shared/conformance}
+# The suites that must pass, each in mock mode and against real servers.
+suites=(test_client.py test_processes.py test_messages.py test_records.py)
+
+export GO=${GO:-go} PYTHON=$root/build/venv/bin/python CI=${CI:-}
+export HOME=${HOME:-$root/build/home}
+mkdir -p "$HOME"
+only=("$@")
+passed=() failed=()
+
+# ------------------------------------------------------------------------------ steps
+
+step() {  # name limit command...: runs it with its output in a log, notes the outcome
+  local name=$1 limit=$2 log began=$SECONDS rc=0
+  shift 2
+  [[ ${only[0]:-} != --list ]] || { echo "$name"; return 0; }
+  wanted "$name" || return 0
+  log=$logs/$name.log
+  # A shell function runs in this shell's child, so that a limit can end it.
+  timeout -k 20 "$limit" bash -c '"$@"' _ "$@" </dev/null >"$log" 2>&1 || rc=$?
+  if ((rc == 0)); then
+    passed+=("$name")
+    printf 'ok    %-24s %4d s  %s\n' "$name" $((SECONDS - began)) "$(tail -n 1 "$log" | cut -c1-100)"
+    return 0
+  fi
+  failed+=("$name")
+  printf 'FAIL  %-24s %4d s  exit %d, log %s\n' "$name" $((SECONDS - began)) "$rc" "${log#"$root/"}"
+  tail -n 40 "$log" | sed 's/^/      | /'
+  return 1
+}
+
+wanted() {
+  local name
+  ((${#only[@]})) || return 0
+  for name in "${only[@]}"; do [[ $name == "$1" ]] && return 0; done
+  [[ " setup services build " == *" $1 "* ]]
+}
+
+# What a pytest run skips although it should run is a failure, as is a run of nothing.
+pytest_whole() {  # folder arguments...
+  local folder=$1 out
+  shift
+  cd -- "$folder" || return 1
+  out=$(mktemp)
+  "$PYTHON" -m pytest -q -rfEs -p no:cacheprovider "$@" 2>&1 | tee "$out"
+  local rc=${PIPESTATUS[0]}
+  # "needs --real" and "mock mode only" are run by the other call.
+  local skips
+  skips=$(grep '^SKIPPED' "$out" | grep -cv -e 'needs --real' -e 'mock mode only')
+  rm -f -- "$out"
+  ((rc == 0)) || return "$rc"
+  ((skips == 0)) || { echo "$skips line(s) of skipped tests"; return 1; }
+}
+
+python_tests() { PYTHONPATH=$root/bindings/python pytest_whole bindings/python tests; }
+
+conformance_suite() {  # suite mode...
+  local suite=$1
+  shift
+  [[ -f $conformance/$suite ]] || { echo "no $suite in $conformance"; return 1; }
+  PYTHONPATH=$root/bindings/python pytest_whole "$conformance" "$suite" "$@"
+}
+
+ruby_tests() {
+  local out rc
+  cd bindings/ruby || return 1
+  out=$(rspec -I lib 2>&1)
+  rc=$?
+  printf '%s\n' "$out"
+  ((rc == 0)) || return "$rc"
+  grep -qE '^[1-9][0-9]* examples?, 0 failures$' <<<"$out" || { echo "pending or no examples"; return 1; }
+}
+
+go_vet() { source build/env.sh && "$GO" vet ./...; }
+
+go_tests() {
+  local out rc
+  # shellcheck disable=SC1091
+  source build/env.sh
+  out=$(mktemp)
+  "$GO" test -race -shuffle=on -timeout 20m -json ./... >"$out"
+  rc=$?
+  "$PYTHON" scripts/gotest.py "$out" || rc=1
+  rm -f -- "$out"
+  return $rc
+}
+
+c_tests() {
+  [[ -f tests/c/Makefile ]] || { echo "tests/c/Makefile is missing"; return 1; }
+  make -C tests/c test
+}
+
+# ---------------------------------------------------------------------------- services
+
+answers() {  # service: does one answer where the tests look for it, whoever started it
+  local port=9094
+  [[ $1 == cassandra ]] && port=9042
+  timeout 10 bash scripts/services _probe "$1" 127.0.0.1 "$port" 1 2>/dev/null
+}
+
+services_up() {
+  local service
+  for service in kafka cassandra; do
+    if answers "$service"; then echo "$service already answers"; continue; fi
+    scripts/services up "$service" || return 1
+    echo "$service" >>"$logs/started"
+  done
+}
+
+services_down() {
+  [[ -s $logs/started ]] || return 0
+  while read -r service; do scripts/services down "$service"; done <"$logs/started"
+  rm -f -- "$logs/started"
+}
+
+# --------------------------------------------------------------------------------- run
+
+report() {
+  services_down >"$logs/down.log" 2>&1
+  ((${#failed[@]} == 0)) || printf 'failed: %s\n' "${failed[*]}"
+  printf '%d passed, %d failed\n' "${#passed[@]}" "${#failed[@]}"
+}
+
+export -f pytest_whole python_tests conformance_suite ruby_tests go_vet go_tests c_tests answers services_up
+export root logs conformance
+rm -f -- "$logs/started"
+trap 'report; exit 130' INT TERM
+
+step setup 900 scripts/setup.sh
+step services 900 services_up
+step build 900 make --no-print-directory build
+step symbols 120 scripts/abi.sh symbols
+step storage 60 scripts/abi.sh storage
+step load 120 scripts/abi.sh load
+step header 120 scripts/abi.sh header
+step go-vet 600 go_vet
+step go-test 1500 go_tests
+step c-test 1200 c_tests
+step python-test 900 python_tests
+step ruby-test 900 ruby_tests
+step demo 400 scripts/demo.sh
+if [[ -d $conformance ]]; then
+  for suite in "${suites[@]}"; do
+    name=${suite#test_}; name=${name%.py}
+    step "conform-$name-mock" 900 conformance_suite "$suite"
+    step "conform-$name-real" 900 conformance_suite "$suite" --real
+  done
+else
+  echo "note  no conformance suites in $conformance"
+fi
+
+[[ ${only[0]:-} != --list ]] || exit 0
+report
+((${#failed[@]} == 0))
