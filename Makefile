@@ -15,7 +15,7 @@ sources := $(shell find core capi include go.mod go.sum -type f \
 	\( -name '*.go' -o -name '*.[chS]' -o -name 'go.*' -o -name '*.json' -o -name '*.cql' \) \
 	! -name '*_test.go' 2>/dev/null | LC_ALL=C sort)
 
-.PHONY: help build artifacts test test-go test-abi test-c test-python test-ruby check format docs demo bench \
+.PHONY: help build artifacts test test-go test-abi test-c test-python test-ruby check format docs demo \
 	go-env install uninstall wheel gem services clean FORCE
 .DEFAULT_GOAL := help
 
@@ -57,7 +57,7 @@ test: ## everything, with real Kafka and Cassandra; installs what it needs
 test-go: go-env ## go vet and go test -race; PKG=./core/timer/... for a part
 	source build/env.sh && $(GO) vet $(or $(PKG),./...) && $(GO) test -race $(or $(PKG),./...)
 
-test-abi: build ## exported symbols, TLS, bare dlopen, header in four dialects
+test-abi: build ## exported symbols, TLS, bare dlopen, header as C and C++
 	scripts/abi.sh symbols && scripts/abi.sh storage && scripts/abi.sh load && scripts/abi.sh header
 
 test-c: build ## C tests under sanitizers and valgrind
@@ -84,6 +84,12 @@ demo: build ## run the C, Python and Ruby demo programs
 
 services: ## start real Kafka (9094) and Cassandra (9042); no Docker needed
 	scripts/services up
+
+wheel: build ## build/dist: a Python wheel that carries both libraries
+	scripts/package.sh wheel
+
+gem: build ## build/dist: a Ruby gem that carries both libraries
+	scripts/package.sh gem
 
 install: build ## header, both libraries and prosody.pc below PREFIX (and DESTDIR)
 	scripts/install.sh "$(PREFIX)"
