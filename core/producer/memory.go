@@ -19,6 +19,7 @@ const (
 	leader    role = iota // send it
 	follower              // wait for the leader's result
 	duplicate             // it was sent
+	refused               // it could not be started
 )
 
 // flight is one id on its way.
@@ -27,7 +28,8 @@ type flight struct {
 	followers []*send
 }
 
-// memory knows which events were sent and which are on their way.
+// memory knows which events were sent and which are on their way. Its lock may be held
+// when that of the deadlines is taken, never the other way round.
 type memory struct {
 	seeds [2]maphash.Seed
 
@@ -45,24 +47,30 @@ func newMemory(size int) *memory {
 	return m
 }
 
-// enter tells a send its role. A leader has to end its flight by followers or promote.
-func (m *memory) enter(s *send, topic, key, id string) role {
-	if m.sent == nil {
-		return leader
-	}
-	d := m.digest(topic, key, id)
+// enter tells a send its role; begin starts it unless it is a duplicate. A leader has
+// to end its flight by followers or promote.
+func (m *memory) enter(s *send, d digest, begin func(*send) bool) role {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
+	if m.closed {
+		return refused
+	}
 	if _, found := m.sent.Get(d); found {
 		return duplicate
 	}
-	if f, found := m.flights[d]; found {
-		s.flight = f
+	f, found := m.flights[d]
+	if !found {
+		f = &flight{digest: d}
+	}
+	s.flight = f
+	switch {
+	case !begin(s):
+		return refused
+	case found:
 		f.followers = append(f.followers, s)
 		return follower
 	}
-	s.flight = &flight{digest: d}
-	m.flights[d] = s.flight
+	m.flights[d] = f
 	return leader
 }
 

@@ -124,19 +124,21 @@ func (p *Producer) Send(o Outgoing, done func(Sent)) error {
 	}
 	s := p.copy(&o)
 	s.done = done
-	if !p.deadlines.Add(&s.entry) {
-		return errClosed(o.Topic)
+	role := leader
+	if hasID && p.known.sent != nil {
+		role = p.known.enter(s, p.known.digest(o.Topic, o.Key, id), p.begin)
+	} else if !p.begin(s) {
+		role = refused
 	}
-	p.pending.Add(1)
-	if hasID {
-		switch p.known.enter(s, o.Topic, o.Key, id) {
-		case duplicate:
-			p.duplicates.Add(1)
-			p.finish(s, Sent{Partition: -1, Offset: -1})
-			return nil
-		case follower:
-			return nil
-		}
+	switch role {
+	case refused:
+		return errClosed(o.Topic)
+	case duplicate:
+		p.duplicates.Add(1)
+		done(Sent{Partition: -1, Offset: -1})
+		return nil
+	case follower:
+		return nil
 	}
 	refusal := p.hand(s)
 	if refusal == nil {
@@ -212,8 +214,9 @@ func (p *Producer) land(s *send, ok bool) {
 	for s != nil && s.flight != nil {
 		if ok {
 			for _, follower := range p.known.followers(s.flight) {
-				p.duplicates.Add(1)
-				p.finish(follower, Sent{Partition: -1, Offset: -1})
+				if p.finish(follower, Sent{Partition: -1, Offset: -1}) {
+					p.duplicates.Add(1)
+				}
 			}
 			return
 		}
@@ -231,6 +234,16 @@ func (p *Producer) land(s *send, ok bool) {
 		p.failed.Add(1)
 		p.finish(s, Sent{Partition: -1, Offset: -1, Err: refusal})
 	}
+}
+
+// begin starts the time of a send; false when the producer is closed.
+func (p *Producer) begin(s *send) bool {
+	p.pending.Add(1)
+	if p.deadlines.Add(&s.entry) {
+		return true
+	}
+	p.pending.Add(-1)
+	return false
 }
 
 // finish calls done unless the send has ended already.
