@@ -24,6 +24,18 @@ func (s *Set) Assign(name kafka.Partition, tag any) {
 	s.share()
 }
 
+// Restart begins anew when the log itself did: the offsets that were delivered mean
+// nothing any more. Whether the client library delivers stays as it is.
+func (s *Set) Restart(name kafka.Partition, tag any) {
+	p := s.part(name)
+	if p == nil || p.leaving {
+		return
+	}
+	paused := p.paused
+	s.Assign(name, tag)
+	s.part(name).paused = paused
+}
+
 // Revoke begins to give a partition up: what waits is dropped, nothing starts any
 // more, and what runs goes on. Positions still tells what may be committed.
 func (s *Set) Revoke(name kafka.Partition) {

@@ -45,29 +45,27 @@ type assignment struct {
 }
 
 type running struct {
-	token      Token
-	name       kafka.Partition
-	key        string
-	of         *assignment
-	record     *fact
-	stale      bool
-	transcript string
+	token  Token
+	name   kafka.Partition
+	key    string
+	of     *assignment
+	record *fact
+	stale  bool
 }
 
 type model struct {
-	t        *testing.T
-	set      *Set
-	config   Config
-	random   *rand.Rand
-	now      time.Time
-	parts    map[kafka.Partition]*assignment
-	order    []kafka.Partition
-	next     map[kafka.Partition]int64
-	running  []*running
-	ended    []Token
-	blocked  map[*assignment]map[string]bool
-	counters Counters
-	steps    []string
+	t       *testing.T
+	set     *Set
+	config  Config
+	random  *rand.Rand
+	now     time.Time
+	parts   map[kafka.Partition]*assignment
+	order   []kafka.Partition
+	next    map[kafka.Partition]int64
+	running []*running
+	ended   []Token
+	blocked map[*assignment]map[string]bool
+	steps   []string
 }
 
 func (m *model) log(format string, arguments ...any) {

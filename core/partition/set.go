@@ -361,8 +361,10 @@ func (s *Set) Done(token Token, class pipeline.Class) bool {
 		s.open(i)
 		return false
 	}
-	s.counters.add(class)
 	p, k := i.part, i.key
+	if !k.invalid {
+		s.counters.add(class)
+	}
 	p.stop(i)
 	s.running--
 	k.running = nil

@@ -7,6 +7,7 @@ package pipeline
 
 import (
 	"context"
+	"time"
 
 	"prosody/core/event"
 )
@@ -58,6 +59,9 @@ type Invocation struct {
 	// its shutdown budget, or at once when the partition is lost. An outcome that is
 	// no success is Aborted from then on.
 	Leaving context.Context
+	// Progress, when set, tells the owner that an attempt failed and that the next one
+	// follows after the wait: the event is alive. It is called within Handle only.
+	Progress func(wait time.Duration)
 }
 
 // Handler handles an event. It returns when the attempt has really ended. ctx ends

@@ -1,0 +1,81 @@
+package consumer
+
+import (
+	"fmt"
+	"time"
+
+	"prosody/core/kafka"
+	"prosody/core/partition"
+)
+
+// Snapshot is the state of a consumer at one moment.
+type Snapshot struct {
+	Group   string `json:"group"`
+	Joined  bool   `json:"joined"`
+	Workers int    `json:"workers"`
+	partition.Facts
+	Partitions []Partition `json:"partitions"` // in place of that of Facts
+}
+
+// Partition is the state of one assignment, and how far it is behind.
+type Partition struct {
+	partition.PartitionFact
+	End int64 `json:"end"` // of the log; -1: not known yet
+	Lag int64 `json:"lag"` // from the position to the end; -1: not known yet
+}
+
+// Snapshot reads the state.
+func (c *Consumer) Snapshot() Snapshot {
+	made := Snapshot{Group: c.options.Group, Joined: c.Joined(), Partitions: []Partition{}}
+	c.locked(func() {
+		made.Facts = c.set.Snapshot(time.Now())
+		made.Workers = c.workers
+	})
+	for _, fact := range made.Facts.Partitions {
+		found := Partition{PartitionFact: fact, End: -1, Lag: -1}
+		if end, known := c.kafka.End(kafka.Partition{Topic: fact.Topic, Index: fact.Partition}); known {
+			found.End = end
+			if fact.Position >= 0 {
+				found.Lag = max(0, end-fact.Position)
+			}
+		}
+		made.Partitions = append(made.Partitions, found)
+	}
+	made.Facts.Partitions = nil
+	return made
+}
+
+// Partitions counts what is assigned.
+func (c *Consumer) Partitions() (count int) {
+	c.locked(func() { count = c.set.Len() })
+	return count
+}
+
+// Joined tells whether the member is in its group, with or without partitions.
+func (c *Consumer) Joined() bool {
+	stopping := false
+	c.locked(func() { stopping = c.stopping })
+	return !stopping && c.kafka.Joined()
+}
+
+// Stalled gives a reason for each thing that stands still; none is healthy. Work that
+// fails and is tried again is no standstill.
+func (c *Consumer) Stalled() (reasons []string) {
+	now := time.Now()
+	c.locked(func() {
+		if c.stopping {
+			return
+		}
+		if c.broken != "" {
+			reasons = append(reasons, c.broken)
+		}
+		if silent := now.Sub(time.Unix(0, c.polled.Load())); silent > c.options.StallThreshold {
+			reasons = append(reasons, fmt.Sprintf("the poll loop has been silent for %s", silent.Round(time.Millisecond)))
+		}
+		if held := now.Sub(c.held); !c.held.IsZero() && held > c.options.StallThreshold {
+			reasons = append(reasons, fmt.Sprintf("the group has refused commits of this member for %s", held.Round(time.Millisecond)))
+		}
+		reasons = append(reasons, c.set.Stalled(now, c.options.StallThreshold)...)
+	})
+	return reasons
+}
