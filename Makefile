@@ -15,7 +15,7 @@ sources := $(shell find core capi include go.mod go.sum -type f \
 	\( -name '*.go' -o -name '*.[chS]' -o -name 'go.*' -o -name '*.json' -o -name '*.cql' \) \
 	! -name '*_test.go' 2>/dev/null | LC_ALL=C sort)
 
-.PHONY: help build artifacts test test-go test-abi test-c test-python test-ruby check format docs demo \
+.PHONY: help build artifacts test test-go test-abi abi test-c test-python test-ruby check format docs demo \
 	go-env install uninstall wheel gem services clean FORCE
 .DEFAULT_GOAL := help
 
@@ -58,7 +58,12 @@ test-go: go-env ## go vet and go test -race; PKG=./core/timer/... for a part
 	source build/env.sh && $(GO) vet $(or $(PKG),./...) && $(GO) test -race $(or $(PKG),./...)
 
 test-abi: build ## exported symbols, TLS, bare dlopen, header as C and C++
-	scripts/abi.sh symbols && scripts/abi.sh storage && scripts/abi.sh load && scripts/abi.sh header
+	for check in symbols storage load header layout; do scripts/abi.sh $$check; done
+
+abi: ## include/prosody.abi anew: what compiled programs rely on
+	@mkdir -p build
+	python3 scripts/layout.py include/prosody.h >build/prosody.abi
+	mv -f build/prosody.abi include/prosody.abi
 
 test-c: build ## C tests under sanitizers and valgrind
 	$(MAKE) -C tests/c test

@@ -3,6 +3,7 @@
 #   symbols   libprosody.so exports the functions of the header and nothing else
 #   storage   its thread-local storage is small enough for dlopen anywhere
 #   load      C, Python and Ruby open it from a bare process
+#   layout    constants, structs and functions are still those of include/prosody.abi
 #   header    it compiles as C99, C11 and C++17, included twice, without a warning
 set -euo pipefail
 
@@ -73,6 +74,8 @@ assert ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_LOCAL).prosody_abi_version() > 
   echo "C, Python, Ruby"
 }
 
+layout() { "${PYTHON:-python3}" scripts/layout.py include/prosody.h include/prosody.abi; }
+
 header() {
   printf '#include "prosody.h"\n#include "prosody.h"\nint main(void) { return PROSODY_ABI_VERSION == 0; }\n' \
     | tee "$work/twice.c" >"$work/twice.cc"
@@ -89,6 +92,6 @@ header() {
 }
 
 case ${1:-} in
-  symbols | storage | load | header) "$1" ;;
-  *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  symbols | storage | load | layout | header) "$1" ;;
+  *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -143,6 +143,7 @@ step symbols 120 scripts/abi.sh symbols
 step storage 60 scripts/abi.sh storage
 step load 120 scripts/abi.sh load
 step header 120 scripts/abi.sh header
+step layout 120 scripts/abi.sh layout
 step go-vet 600 go_vet
 step go-test 1500 go_tests
 step c-test 1200 c_tests

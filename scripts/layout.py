@@ -1,0 +1,99 @@
+"""Prints what a compiled program relies on: constants, struct layouts and functions of include/prosody.h.
+
+With a snapshot (include/prosody.abi) as second argument it compares instead: what the snapshot has
+must be there still. New things are fine, and a struct that starts with its own size may grow.
+Sizes and offsets come from the C compiler, on a 64-bit machine.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def declarations(text: str) -> str:
+    """The header without comments and preprocessor lines, blanks squeezed."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+    text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$", "", text, flags=re.M)
+    return re.sub(r"\s+", " ", text)
+
+
+def fields(body: str) -> list[str]:
+    """Names of the members of a struct body."""
+    names = []
+    for member in body.split(";"):
+        pointer = re.search(r"\(\s*\*\s*(\w+)\s*\)\s*\(", member)
+        plain = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", member)
+        found = pointer or plain
+        if found:
+            names.append(found.group(1))
+    return names
+
+
+def program(text: str) -> str:
+    """A C program that prints constants and layouts."""
+    lines = []
+    for body in re.findall(r"\benum(?: \w+)? \{(.*?)\}", text):
+        for name in re.findall(r"(PROSODY_\w+)", re.sub(r"=[^,]*", "", body)):
+            lines.append(f'printf("constant {name} %lld\\n", (long long)({name}));')
+    for name, body in re.findall(r"typedef struct (?:\w+ )?\{(.*?)\} (\w+);", text):
+        name, body = body, name
+        lines.append(f'printf("struct {name} size %zu align %zu\\n", sizeof({name}), _Alignof({name}));')
+        for field in fields(body):
+            size = f"sizeof((({name} *)0)->{field})"
+            lines.append(
+                f'printf("field {name}.{field} at %zu size %zu\\n", offsetof({name}, {field}), {size});'
+            )
+    head = '#include <stddef.h>\n#include <stdio.h>\n#include "prosody.h"\nint main(void) {\n'
+    macros = 'printf("constant PROSODY_ABI_VERSION %lld\\n", (long long)(PROSODY_ABI_VERSION));\n'
+    return head + macros + "\n".join(lines) + "\nreturn 0;\n}\n"
+
+
+def facts(header: str) -> list[str]:
+    """Every line that a compiled program relies on."""
+    with open(header, encoding="utf-8") as file:
+        text = declarations(file.read())
+    with tempfile.TemporaryDirectory() as folder:
+        source, binary = os.path.join(folder, "layout.c"), os.path.join(folder, "layout")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(program(text))
+        compiler = os.environ.get("CC", "gcc").split()
+        include = os.path.dirname(os.path.abspath(header))
+        subprocess.run([*compiler, "-std=c11", f"-I{include}", "-o", binary, source], check=True)
+        printed = subprocess.run([binary], check=True, capture_output=True, text=True).stdout
+    functions = re.findall(r"\bPROSODY_API ([^;{}]*\))\s*;", text)
+    types = re.findall(r"typedef ([^;{}]*);", text)
+    lines = printed.splitlines() + [f"function {one}" for one in functions] + [f"type {one}" for one in types]
+    return sorted(line.replace("( ", "(") for line in lines)
+
+
+def grown(line: str, now: set[str]) -> bool:
+    """Whether the line is the size of a struct that may grow, and did."""
+    found = re.fullmatch(r"struct (\w+) size (\d+) align (\d+)", line)
+    if not found or f"field {found[1]}.size at 0 size 4" not in now:
+        return False
+    sizes = [re.fullmatch(rf"struct {found[1]} size (\d+) align {found[3]}", one) for one in now]
+    return any(one and int(one[1]) > int(found[2]) for one in sizes)
+
+
+def main(header: str, snapshot: str = "") -> int:
+    lines = facts(header)
+    if not snapshot:
+        print("\n".join(lines))
+        return 0
+    with open(snapshot, encoding="utf-8") as file:
+        before = file.read().splitlines()
+    now = set(lines)
+    lost = [line for line in before if line not in now and not grown(line, now)]
+    for line in lost:
+        print(f"changed or gone: {line}")
+    if lost:
+        print("a compiled host would break: raise PROSODY_ABI_VERSION, then `make abi`")
+        return 1
+    print(f"{len(before)} facts as before, {len(now - set(before))} new")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))
