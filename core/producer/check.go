@@ -12,10 +12,9 @@ import (
 
 // Names of headers that Prosody gives a meaning.
 const (
-	SourceHeader = "source-system"
-	traceHeader  = "traceparent"
-	replyPrefix  = "response-"
-	maxTopic     = 249
+	traceHeader = "traceparent"
+	replyPrefix = "response-"
+	maxTopic    = 249
 )
 
 // check refuses what must not be sent, and finds the payload's id.
@@ -26,11 +25,8 @@ func check(o *Outgoing) (id string, hasID bool, err error) {
 	if o.Raw {
 		return "", false, nil
 	}
-	if len(o.Key) > event.MaxKey {
-		return "", false, fault.New(fault.Invalid, "key: has %d bytes; at most %d are allowed", len(o.Key), event.MaxKey)
-	}
-	if !utf8.ValidString(o.Key) {
-		return "", false, fault.New(fault.Invalid, "key: is not valid UTF-8")
+	if err := event.CheckKey(o.Key); err != nil {
+		return "", false, err
 	}
 	for i := range o.Headers {
 		if refusal := checkHeader(o.Headers[i].Name); refusal != nil {
@@ -40,7 +36,8 @@ func check(o *Outgoing) (id string, hasID bool, err error) {
 	if o.Payload == nil {
 		return "", false, nil
 	}
-	return identity(o.Payload)
+	identity, err := event.CheckPayload(o.Payload)
+	return identity.ID, identity.HasID, err
 }
 
 // checkTopic applies Kafka's own rules, so that a bad name fails at once and by name.
@@ -71,7 +68,7 @@ func foreign(c rune) bool {
 
 func checkHeader(name string) *fault.Error {
 	switch {
-	case name == SourceHeader:
+	case name == event.SourceHeader:
 		return fault.New(fault.Argument, "header %s: is set by the client itself (source_system)", quote(name))
 	case strings.HasPrefix(name, replyPrefix):
 		return fault.New(fault.Argument, "header %s: names that start with %s are reserved for requests", quote(name), replyPrefix)
@@ -120,7 +117,7 @@ func (p *Producer) copy(o *Outgoing) *send {
 			kafka.Header{Name: strings.Clone(header.Name), Value: take(header.Value)})
 	}
 	if !o.Raw {
-		s.record.Headers = append(s.record.Headers, kafka.Header{Name: SourceHeader, Value: p.source})
+		s.record.Headers = append(s.record.Headers, kafka.Header{Name: event.SourceHeader, Value: p.source})
 	}
 	return s
 }

@@ -7,7 +7,6 @@ import (
 	"prosody/core/event"
 	"prosody/core/kafka"
 	"prosody/core/pipeline"
-	"prosody/core/producer"
 )
 
 // Limits of the texts that a dead letter adds to the record.
@@ -24,7 +23,7 @@ const Invalid = "invalid"
 // not pile up, and those that only the request they came with needs.
 var own = map[string]bool{
 	"source-kind": true, "source-topic": true, "source-partition": true, "source-offset": true,
-	"source-timestamp": true, "source-group-id": true, "source-error": true, producer.SourceHeader: true,
+	"source-timestamp": true, "source-group-id": true, "source-error": true, event.SourceHeader: true,
 	"response-request-id": true, "response-peer": true, "response-deadline": true,
 	"response-awaited": true, "response-version": true,
 }
@@ -64,11 +63,11 @@ func (l *Letters) headers(o origin, reason string, limit int) []kafka.Header {
 	add("source-topic", o.topic)
 	add("source-partition", strconv.Itoa(int(o.partition)))
 	add("source-offset", strconv.FormatInt(o.offset, 10))
-	if o.timestamp >= 0 {
+	if o.timestamp != -1 { // the record has one
 		add("source-timestamp", time.UnixMilli(o.timestamp).UTC().Format("2006-01-02T15:04:05.000Z"))
 	}
 	add("source-group-id", pipeline.Clip(l.options.Group, maxGroup))
 	add("source-error", pipeline.Clip(reason, limit))
-	add(producer.SourceHeader, l.options.Source)
+	add(event.SourceHeader, l.options.Source)
 	return append(list, trace...)
 }
