@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"prosody/capi/internal/lines"
+	"prosody/capi/internal/queue"
+	"prosody/capi/internal/record"
+	"prosody/core/fault"
+	"prosody/core/kafka"
+	"prosody/core/producer"
+)
+
+// peer is a client as the host sees it: there from the call that makes it, while the
+// core's client comes later or never.
+type peer struct {
+	plan plan
+	life context.Context
+	sink atomic.Pointer[queue.Queue] // of log lines; nil is standard error
+
+	ready  chan struct{} // closed when the two below are set
+	core   engine        // nil when it could not be made
+	failed error
+
+	mutex   sync.Mutex
+	settled bool          // no call waits any more
+	waiting []func(error) // calls until then, in order
+}
+
+func newPeer(plan plan, sink *queue.Queue) *peer {
+	p := &peer{plan: plan, life: context.Background(), ready: make(chan struct{})}
+	p.sink.Store(sink)
+	library.mutex.Lock()
+	library.clients[p] = struct{}{}
+	library.mutex.Unlock()
+	return p
+}
+
+// build makes the core's client, tells what came of it and runs what waited for it.
+func (p *peer) build(tell func(error)) {
+	log := slog.New(lines.New(lines.Parse(p.plan.Log()), p.print))
+	core, err := construct(p.plan, log)
+	if err == nil {
+		p.core = core
+	} else {
+		p.failed = fault.Wrap(fault.Closed, err, "client is shut down")
+		p.forget()
+	}
+	close(p.ready)
+	tell(err)
+	for {
+		p.mutex.Lock()
+		calls := p.waiting
+		p.waiting = nil
+		p.settled = len(calls) == 0
+		p.mutex.Unlock()
+		if len(calls) == 0 {
+			return
+		}
+		for _, call := range calls {
+			call(p.failed)
+		}
+	}
+}
+
+// made tells whether build is over.
+func (p *peer) made() bool {
+	select {
+	case <-p.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// after runs a call now, or when build is over, in the order of the calls.
+func (p *peer) after(call func(error)) {
+	p.mutex.Lock()
+	if !p.settled {
+		p.waiting = append(p.waiting, call)
+		p.mutex.Unlock()
+		return
+	}
+	p.mutex.Unlock()
+	call(p.failed)
+}
+
+// later runs a call that waits in a goroutine of its own.
+func (p *peer) later(name string, call func(error)) {
+	p.after(func(err error) { library.spawn(name, func() { call(err) }) })
+}
+
+// send sends a record, whose bytes belong to the host.
+func (p *peer) send(out producer.Outgoing, done func(producer.Sent)) error {
+	p.mutex.Lock()
+	if p.settled {
+		p.mutex.Unlock()
+		if p.core == nil {
+			return p.failed
+		}
+		return p.core.Send(out, done)
+	}
+	defer p.mutex.Unlock()
+	out = owned(out)
+	p.waiting = append(p.waiting, func(err error) {
+		if err == nil {
+			err = p.core.Send(out, done)
+		}
+		if err != nil {
+			done(producer.Sent{Partition: -1, Offset: -1, Err: asFault(err)})
+		}
+	})
+	return nil
+}
+
+// shutdown closes the client; all calls wait for the same end.
+func (p *peer) shutdown(ctx context.Context) error {
+	<-p.ready
+	if p.core == nil {
+		return nil
+	}
+	err := p.core.Shutdown(ctx)
+	p.forget()
+	return err
+}
+
+func (p *peer) forget() {
+	library.mutex.Lock()
+	delete(library.clients, p)
+	library.mutex.Unlock()
+}
+
+// print sends a line of the log on its way.
+func (p *peer) print(line *record.Log) {
+	if q := p.sink.Load(); q != nil {
+		q.Log(line)
+		return
+	}
+	fmt.Fprintf(os.Stderr, "%s %s %s: %s %s\n", time.Unix(0, line.Time).UTC().Format(time.RFC3339Nano),
+		lines.Name(line.Level), line.Target, line.Text, line.Fields)
+}
+
+// owned copies what belongs to the host.
+func owned(out producer.Outgoing) producer.Outgoing {
+	out.Topic, out.Key = strings.Clone(out.Topic), strings.Clone(out.Key)
+	out.Payload = bytes.Clone(out.Payload)
+	for i, header := range out.Headers {
+		out.Headers[i] = kafka.Header{Name: strings.Clone(header.Name), Value: bytes.Clone(header.Value)}
+	}
+	return out
+}
+
+func asFault(err error) *fault.Error {
+	var known *fault.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	return fault.Wrap(fault.Internal, err, "send")
+}
