@@ -1,0 +1,509 @@
+package consumer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"prosody/core/consumer"
+	"prosody/core/kafka"
+	"prosody/core/pipeline"
+)
+
+func TestStopCommitsWhatIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := newBench(t, 4), newLedger()
+		for i := range 500 {
+			b.send(fmt.Sprint(i%50), fmt.Sprint(i))
+		}
+		options := b.options(func(_ context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+			l.begin(inv.Event)
+			defer l.end(inv.Event)
+			return pipeline.Outcome{Class: pipeline.Success}
+		})
+		options.CommitInterval = time.Hour
+		c := b.start(options)
+		b.eventually(func() bool { return l.ended() == 500 }, "all handled")
+		assert.Equal(t, int64(0), b.committed(4))
+		begun := time.Now()
+		b.stop(c)
+		assert.Less(t, time.Since(begun), 200*time.Millisecond)
+		assert.Equal(t, int64(500), b.committed(4))
+		assert.Empty(t, l.faults)
+	})
+}
+
+func TestPositionsAreCommittedEachInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		var failing atomic.Bool
+		failing.Store(true)
+		b.broker.Fail(func(op, _ string) error {
+			if op == "commit" && failing.Load() {
+				return &kafka.Error{Code: kafka.TimedOut, Text: "injected"}
+			}
+			return nil
+		})
+		c := b.start(b.options(succeed))
+		b.send("a", "1")
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, int64(0), b.committed(1))
+		failing.Store(false)
+		time.Sleep(1100 * time.Millisecond)
+		assert.Equal(t, int64(1), b.committed(1))
+		facts := c.Snapshot()
+		assert.Equal(t, int64(1), facts.Counters.Commits)
+		assert.Positive(t, facts.Counters.CommitFailures)
+		require.Len(t, facts.Partitions, 1)
+		assert.Equal(t, int64(0), facts.Partitions[0].Lag)
+		assert.Equal(t, int64(1), facts.Partitions[0].Position)
+		text, err := json.Marshal(facts)
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(string(text), `"partitions"`))
+		b.stop(c)
+	})
+}
+
+func TestLastCommitIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		tries := 0
+		b.broker.Fail(func(op, _ string) error {
+			if tries++; op == "commit" && tries < 5 {
+				return &kafka.Error{Code: kafka.Rebalancing, Text: "injected"}
+			}
+			return nil
+		})
+		options := b.options(succeed)
+		options.CommitInterval = time.Hour
+		c := b.start(options)
+		tries = 0
+		b.send("a", "1")
+		b.eventually(func() bool { return c.Snapshot().Counters.Succeeded == 1 }, "handled")
+		b.stop(c)
+		assert.Equal(t, int64(1), b.committed(1))
+	})
+}
+
+func TestDeafHandlerDoesNotHoldUpStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.send("deaf", "1")
+		b.send("good", "2")
+		release := make(chan struct{})
+		var asked atomic.Pointer[time.Time]
+		var cause atomic.Value
+		c := b.start(b.options(func(ctx context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+			if inv.Event.Key == "deaf" {
+				<-inv.Leaving.Done()
+				now := time.Now()
+				cause.Store(context.Cause(ctx))
+				asked.Store(&now)
+				<-release
+			}
+			return pipeline.Outcome{Class: pipeline.Success}
+		}))
+		b.eventually(func() bool { return c.Snapshot().Counters.Succeeded == 1 }, "the good one")
+		begun := time.Now()
+		b.stop(c)
+		took := time.Since(begun)
+		assert.InDelta(t, 8, asked.Load().Sub(begun).Seconds(), 0.01)
+		assert.Equal(t, pipeline.ShuttingDown, cause.Load())
+		assert.InDelta(t, 10, took.Seconds(), 1)
+		close(release)
+		synctest.Wait()
+		_, has := b.broker.Committed(group, at(0))
+		assert.False(t, has, "the deaf handler's record is not done")
+	})
+}
+
+func TestHandlerThatEndsBadlyWhileLeavingIsLeft(t *testing.T) {
+	for class, committed := range map[pipeline.Class]int64{
+		pipeline.Transient: 1, pipeline.Aborted: 1, pipeline.Permanent: 2, pipeline.Success: 2,
+	} {
+		t.Run(class.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 1)
+				b.send("a", "1")
+				b.send("a", "2")
+				b.send("a", "3")
+				c := b.start(b.options(func(ctx context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+					if inv.Event.Offset == 0 {
+						return pipeline.Outcome{Class: pipeline.Success}
+					}
+					assert.Equal(t, int64(1), inv.Event.Offset, "nothing starts any more")
+					<-ctx.Done()
+					return pipeline.Outcome{Class: class}
+				}))
+				b.eventually(func() bool { return c.Snapshot().Counters.Succeeded == 1 }, "the first")
+				b.stop(c)
+				assert.Equal(t, committed, b.committed(1))
+			})
+		})
+	}
+}
+
+func TestRevokeLetsTheRestFlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 2)
+		release := make(chan struct{})
+		var first, second atomic.Int64
+		count := func(n *atomic.Int64, deaf bool) pipeline.Func {
+			return func(_ context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+				if deaf && inv.Event.Partition == 1 {
+					<-release
+				} else {
+					n.Add(1)
+				}
+				return pipeline.Outcome{Class: pipeline.Success}
+			}
+		}
+		one := b.start(b.options(count(&first, true)))
+		b.eventually(func() bool { return one.Partitions() == 2 }, "both")
+		keys := [2]string{}
+		for i := range 100 {
+			keys[b.place(fmt.Sprint(i))] = fmt.Sprint(i)
+		}
+		b.eventually(func() bool { return one.Snapshot().Running > 0 }, "deaf handlers run")
+		two := b.start(b.options(count(&second, false)))
+		begun := time.Now()
+		b.eventually(func() bool { return one.Partitions() == 1 }, "revoked")
+		kept := one.Snapshot()
+		for n := first.Load(); time.Since(begun) < 5*time.Second; time.Sleep(100 * time.Millisecond) {
+			flowing := slices.IndexFunc(kept.Partitions, func(p consumer.Partition) bool { return !p.Leaving })
+			b.send(keys[kept.Partitions[flowing].Partition], "1")
+			if kept.Partitions[flowing].Partition == 0 {
+				b.eventually(func() bool { return first.Load() > n }, "the kept partition flows")
+				n = first.Load()
+			}
+		}
+		b.eventually(func() bool { return two.Partitions() == 1 }, "the other member has its share")
+		assert.InDelta(t, 10, time.Since(begun).Seconds(), 1)
+		close(release)
+		b.stop(one)
+		b.stop(two)
+	})
+}
+
+// place sends a record and tells its partition.
+func (b *bench) place(key string) (partition int32) {
+	record := &kafka.Record{Topic: topic, Key: []byte(key), Value: []byte("1")}
+	require.NoError(b, b.producer.Produce(record, func(d kafka.Delivery) { partition = d.Partition }))
+	return partition
+}
+
+func TestKeyWaitsForItsOldHandlerWhenThePartitionComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := newBench(t, 1), newLedger()
+		release := make(chan struct{})
+		var calls atomic.Int64
+		options := b.options(func(_ context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+			l.begin(inv.Event)
+			defer l.end(inv.Event)
+			if inv.Event.Key == "deaf" && calls.Add(1) == 1 {
+				<-release
+				return pipeline.Outcome{Class: pipeline.Permanent}
+			}
+			return pipeline.Outcome{Class: pipeline.Success}
+		})
+		b.send("deaf", "1")
+		b.send("deaf", "2")
+		c := b.start(options)
+		b.eventually(func() bool { return calls.Load() == 1 }, "running")
+		b.broker.Expel(group)
+		b.send("other", "3")
+		b.eventually(func() bool { return len(l.of("other")) == 1 }, "the other key runs in the new assignment")
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"1"}, l.of("deaf"))
+		assert.Equal(t, 1, c.Snapshot().Abandoned)
+		assert.Equal(t, int64(0), b.committed(1), "the old outcome does not count")
+		close(release)
+		b.eventually(func() bool { return l.ended() == 4 }, "the key goes on")
+		assert.Equal(t, []string{"1", "1", "2"}, l.of("deaf"))
+		assert.Empty(t, l.faults)
+		b.stop(c)
+		assert.Equal(t, int64(3), b.committed(1))
+	})
+}
+
+func TestNothingIsCommittedWhenLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		var cause atomic.Value
+		for i := range 10 {
+			b.send(fmt.Sprint(i), "1")
+		}
+		b.send("waits", "1")
+		options := b.options(func(ctx context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+			if inv.Event.Key == "waits" {
+				<-ctx.Done()
+				cause.CompareAndSwap(nil, context.Cause(ctx))
+				return pipeline.Outcome{Class: pipeline.Success}
+			}
+			return pipeline.Outcome{Class: pipeline.Success}
+		})
+		options.CommitInterval = time.Hour
+		c := b.start(options)
+		b.eventually(func() bool { return c.Snapshot().Counters.Succeeded == 10 }, "handled")
+		begun := time.Now()
+		b.broker.Expel(group)
+		b.eventually(func() bool { return c.Snapshot().Counters.Succeeded == 20 }, "handled again")
+		assert.Equal(t, pipeline.Lost, cause.Load(), "cancelled at once")
+		assert.Less(t, time.Since(begun), time.Second)
+		_, has := b.broker.Committed(group, at(0))
+		assert.False(t, has)
+		b.stop(c)
+		assert.Equal(t, int64(11), b.committed(1))
+	})
+}
+
+func TestRefusedMemberStartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		var handled atomic.Int64
+		options := s.options(func(context.Context, *pipeline.Invocation) pipeline.Outcome {
+			handled.Add(1)
+			return pipeline.Outcome{Class: pipeline.Success}
+		})
+		options.StallThreshold = 10 * time.Second
+		c, err := consumer.Start(t.Context(), options)
+		require.NoError(t, err)
+		s.set(func() { s.failing = &kafka.Error{Code: kafka.Stale, Text: "injected"} })
+		s.events <- kafka.Events{Assigned: []kafka.Partition{at(0)}}
+		s.events <- kafka.Events{Records: records(0, 0, 5)}
+		time.Sleep(1500 * time.Millisecond)
+		s.events <- kafka.Events{Records: records(0, 5, 9)}
+		time.Sleep(15 * time.Second)
+		assert.Equal(t, int64(5), handled.Load())
+		require.Len(t, c.Stalled(), 1)
+		assert.Contains(t, c.Stalled()[0], "the group has refused commits of this member")
+		s.set(func() { s.failing = nil })
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, int64(9), handled.Load())
+		assert.Empty(t, c.Stalled())
+		require.NoError(t, c.Stop(t.Context()))
+	})
+}
+
+func TestBackpressureBoundsMemoryAndLosesNothing(t *testing.T) {
+	b, l := newBench(t, 2), newLedger()
+	const total = 50_000
+	for i := range total {
+		b.send(fmt.Sprint(i%1000), "1")
+	}
+	release := make(chan struct{})
+	c := b.start(b.options(func(_ context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+		<-release
+		l.begin(inv.Event)
+		defer l.end(inv.Event)
+		return pipeline.Outcome{Class: pipeline.Success}
+	}))
+	b.eventually(func() bool {
+		facts := c.Snapshot()
+		return len(facts.Partitions) == 2 && facts.Partitions[0].Paused && facts.Partitions[1].Paused
+	}, "paused")
+	facts := c.Snapshot()
+	assert.Equal(t, 64, facts.Running)
+	assert.LessOrEqual(t, facts.Waiting, 2*(2048+512))
+	assert.Empty(t, c.Stalled())
+	close(release)
+	b.eventually(func() bool { return l.ended() == total }, "all handled: %d", l.ended())
+	b.stop(c)
+	assert.Equal(t, int64(total), b.committed(2))
+	assert.Equal(t, int64(total), c.Snapshot().Counters.Succeeded)
+	assert.Empty(t, l.faults)
+}
+
+func TestHotKeyDoesNotSlowOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := newBench(t, 1), newLedger()
+		for i := range 500 {
+			b.send("hot", fmt.Sprint(i))
+			b.send(fmt.Sprint(i), "1")
+		}
+		options := b.options(func(_ context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+			if inv.Event.Key == "hot" {
+				time.Sleep(time.Second)
+			}
+			l.begin(inv.Event)
+			defer l.end(inv.Event)
+			return pipeline.Outcome{Class: pipeline.Success}
+		})
+		options.MaxUncommitted = 2
+		c := b.start(options)
+		begun := time.Now()
+		b.eventually(func() bool { return l.ended() >= 500 }, "the others")
+		assert.Less(t, time.Since(begun), 2*time.Second)
+		b.stop(c)
+	})
+}
+
+func TestChurnKeepsOrderAndHandlesEachRecordOnce(t *testing.T) {
+	churn(t, false)
+}
+
+func TestChurnWithLossKeepsOrderOfFirstDeliveries(t *testing.T) {
+	churn(t, true)
+}
+
+// churn lets four members come and go. Without loss each record is handled exactly
+// once and no key overlaps; with loss the group may repeat, but not skip or swap.
+func churn(t *testing.T, loss bool) {
+	b, l := newBench(t, 8), newLedger()
+	const keys, each = 100, 100
+	options := b.options(func(_ context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+		l.begin(inv.Event)
+		if inv.Event.Offset%7 == 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		l.end(inv.Event)
+		return pipeline.Outcome{Class: pipeline.Success}
+	})
+	options.CommitInterval = 5 * time.Millisecond
+	members := make([]*consumer.Consumer, 4)
+	for i := range members {
+		members[i] = b.start(options)
+	}
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for n := range each {
+			for key := range keys {
+				b.send(fmt.Sprint(key), fmt.Sprint(n))
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	for round := range 60 {
+		at := round % len(members)
+		if loss && round%3 == 0 {
+			b.broker.Expel(group)
+		}
+		b.stop(members[at])
+		members[at] = b.start(options)
+		time.Sleep(5 * time.Millisecond)
+	}
+	sending.Wait()
+	b.eventually(func() bool { return b.committed(8) == keys*each }, "committed %d", b.committed(8))
+	for _, member := range members {
+		b.stop(member)
+	}
+	for key := range keys {
+		next := 0
+		for _, payload := range l.of(fmt.Sprint(key)) {
+			if payload == fmt.Sprint(next) {
+				next++
+			} else if !loss {
+				t.Fatalf("key %d: %s after %d", key, payload, next)
+			}
+		}
+		require.Equal(t, each, next, "key %d", key)
+	}
+	if !loss {
+		assert.Empty(t, l.faults)
+		assert.Equal(t, keys*each, l.ended())
+	}
+}
+
+func TestHundredCyclesLoseAndLeakNothing(t *testing.T) {
+	b, l := newBench(t, 4), newLedger()
+	options := b.options(func(_ context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+		l.begin(inv.Event)
+		defer l.end(inv.Event)
+		return pipeline.Outcome{Class: pipeline.Success}
+	})
+	options.PollInterval = 5 * time.Millisecond
+	for round := range 100 {
+		c := b.start(options)
+		for i := range 20 {
+			b.send(fmt.Sprint(i), fmt.Sprint(round))
+		}
+		var stops sync.WaitGroup
+		for range 3 {
+			stops.Go(func() { b.stop(c) })
+		}
+		stops.Wait()
+	}
+	c := b.start(options)
+	b.eventually(func() bool { return b.committed(4) == 2000 || l.ended() == 2000 }, "all")
+	b.stop(c)
+	assert.Equal(t, 2000, l.ended(), "each once")
+	assert.Empty(t, l.faults)
+	goroutines(t)
+}
+
+func goroutines(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return true }, time.Second, time.Millisecond)
+}
+
+func TestInvalidRecords(t *testing.T) {
+	send := func(b *bench) {
+		b.send("a", "1")
+		b.send("bad", "{")
+		b.send("b", "1")
+	}
+	t.Run("skip", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, 1)
+			send(b)
+			c := b.start(b.options(succeed))
+			b.eventually(func() bool { return c.Snapshot().Counters.Succeeded == 2 }, "the good ones")
+			b.stop(c)
+			assert.Equal(t, int64(3), b.committed(1))
+			assert.Equal(t, int64(1), c.Snapshot().Counters.Invalid)
+		})
+	})
+	t.Run("dead letter", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, 1)
+			send(b)
+			options := b.options(succeed)
+			var calls atomic.Int64
+			var failing atomic.Bool
+			failing.Store(true)
+			options.Invalid = func(_ context.Context, record *kafka.Record, reason string) error {
+				calls.Add(1)
+				assert.Equal(t, "bad", string(record.Key))
+				assert.NotEmpty(t, reason)
+				if failing.Load() {
+					return errors.New("injected")
+				}
+				return nil
+			}
+			options.StallThreshold = time.Minute
+			c := b.start(options)
+			time.Sleep(3 * time.Minute)
+			assert.Equal(t, int64(2), c.Snapshot().Counters.Succeeded, "the other keys flow")
+			assert.Equal(t, int64(1), b.committed(1), "the watermark waits for the dead letter")
+			assert.InDelta(t, 14, calls.Load(), 2, "with growing waits")
+			assert.Empty(t, c.Stalled(), "trying again is no standstill")
+			failing.Store(false)
+			time.Sleep(40 * time.Second)
+			assert.Equal(t, int64(3), b.committed(1))
+			b.stop(c)
+		})
+	})
+	t.Run("leaving", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, 1)
+			send(b)
+			options := b.options(succeed)
+			options.Invalid = func(context.Context, *kafka.Record, string) error { return errors.New("injected") }
+			c := b.start(options)
+			b.eventually(func() bool { return c.Snapshot().Counters.Succeeded == 2 }, "the good ones")
+			b.stop(c)
+			assert.Equal(t, int64(1), b.committed(1))
+		})
+	})
+}
