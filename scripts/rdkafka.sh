@@ -13,6 +13,8 @@ set -euo pipefail
 
 cd -- "$(dirname -- "$0")/.."
 root=$PWD
+# Functions outside librdkafka's headers that core/kafka/confluent uses as well.
+inner=(rd_kafka_toppars_pause_resume)
 soname=libprosody-rdkafka.so.1
 module=github.com/confluentinc/confluent-kafka-go/v2
 work=$root/build/rdkafka
@@ -47,9 +49,9 @@ declared=$(perl -0777 -ne '
   s{/\*.*?\*/}{ }gs;
   s{^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*$}{}mg;
   print "$1\n" while /\b(rd_kafka_\w+)\s*\(/g;
-' "$vendor/rdkafka.h" "$vendor/rdkafka_mock.h" | LC_ALL=C sort -u)
+' "$vendor/rdkafka.h" "$vendor/rdkafka_mock.h")
 defined=$(nm --defined-only "$archive" 2>/dev/null | awk '$2 == "T" {print $3}' | LC_ALL=C sort -u)
-public=$(LC_ALL=C comm -12 <(echo "$declared") <(echo "$defined"))
+public=$(LC_ALL=C comm -12 <(printf '%s\n' "$declared" "${inner[@]}" | LC_ALL=C sort -u) <(echo "$defined"))
 sed 's/.*/& prosody_&/' <<<"$public" >"$work/rename.txt"
 sed 's/.*/#pragma redefine_extname & prosody_&/' <<<"$public" >"$work/include/librdkafka/rename.h"
 for header in rdkafka.h rdkafka_mock.h; do
