@@ -24,18 +24,26 @@ func (a *Admin) ready(ctx context.Context, what string) error {
 	return ended(ctx, what)
 }
 
-// Create makes a topic.
+// Create makes a topic. One that is there only because of a subscription gives way:
+// its partitions are lost to their owners and assigned anew.
 func (a *Admin) Create(ctx context.Context, topic kafka.Topic) error {
 	if err := a.ready(ctx, "create topic"); err != nil {
 		return err
 	}
 	a.broker.mutex.Lock()
 	defer a.broker.mutex.Unlock()
-	if a.broker.topics[topic.Name] != nil {
-		return fail(kafka.Exists, "topic "+topic.Name+" exists already")
+	made, err := newTopic(a.broker.settings, topic)
+	if err != nil {
+		return err
 	}
-	_, err := a.broker.create(topic)
-	return err
+	if present := a.broker.topics[topic.Name]; present != nil {
+		if !present.blank() {
+			return fail(kafka.Exists, "topic "+topic.Name+" exists already")
+		}
+		a.broker.delete(topic.Name)
+	}
+	a.broker.put(made)
+	return nil
 }
 
 // AddPartitions raises the number of partitions of a topic to total.

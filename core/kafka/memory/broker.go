@@ -115,15 +115,24 @@ func (b *Broker) group(name string) *group {
 	return found
 }
 
-// create makes a topic that is absent; under the mutex.
-func (b *Broker) create(wish kafka.Topic) (*topic, error) {
-	made, err := newTopic(b.settings, wish)
+// imply makes a topic of the broker's defaults, if it is absent; under the mutex.
+func (b *Broker) imply(name string, subscribed bool) (*topic, error) {
+	if present := b.topics[name]; present != nil {
+		return present, nil
+	}
+	made, err := newTopic(b.settings, kafka.Topic{Name: name})
 	if err != nil {
 		return nil, err
 	}
+	made.implied = subscribed
+	b.put(made)
+	return made, nil
+}
+
+// put adds a topic; under the mutex.
+func (b *Broker) put(made *topic) {
 	b.topics[made.name] = made
 	b.changed(made.name)
-	return made, nil
 }
 
 // delete removes a topic and what groups hold and know of it; under the mutex.
@@ -157,23 +166,18 @@ func (b *Broker) changed(name string) {
 // log finds the log for a key, and makes the topic when it is absent.
 func (b *Broker) log(name string, hash uint32) (*log, error) {
 	b.mutex.RLock()
-	topic := b.topics[name]
-	if topic == nil {
-		b.mutex.RUnlock()
-		if err := check(name); err != nil {
-			return nil, err
-		}
-		b.mutex.Lock()
-		if topic = b.topics[name]; topic == nil {
-			topic, _ = b.create(kafka.Topic{Name: name})
-		}
-		log := topic.logs[hash%uint32(len(topic.logs))]
-		b.mutex.Unlock()
-		return log, nil
+	if topic := b.topics[name]; topic != nil {
+		defer b.mutex.RUnlock()
+		return topic.place(hash), nil
 	}
-	log := topic.logs[hash%uint32(len(topic.logs))]
 	b.mutex.RUnlock()
-	return log, nil
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	topic, err := b.imply(name, false)
+	if err != nil {
+		return nil, err
+	}
+	return topic.place(hash), nil
 }
 
 func (b *Broker) reset() {

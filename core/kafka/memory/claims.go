@@ -63,7 +63,7 @@ func (c *Consumer) expel(tell bool) {
 		c.session = nil
 	}
 	c.mutex.Lock()
-	c.joined, c.expelled = false, tell
+	c.joined, c.outside = false, tell
 	c.mutex.Unlock()
 	poke(c.wake)
 }

@@ -23,7 +23,7 @@ type Consumer struct {
 
 	mutex    sync.Mutex
 	joined   bool
-	expelled bool // joins again at the next Poll
+	outside  bool // subscribed, and joins at the next Poll
 	closed   bool
 	polling  bool
 	seen     time.Time // the end of the last Poll
@@ -48,8 +48,8 @@ func lapse(partition kafka.Partition, offset, from int64) error {
 		offset, partition.Topic, partition.Index, from))
 }
 
-// Subscribe joins the group, or changes what the member wants. Topics that are named
-// and absent are made.
+// Subscribe says what the member wants. The next Poll joins the group. Topics that are
+// named and absent are made.
 func (c *Consumer) Subscribe(topics []string) error {
 	wanted, err := subscribe(topics)
 	if err != nil {
@@ -61,25 +61,25 @@ func (c *Consumer) Subscribe(topics []string) error {
 		return shut("consumer")
 	}
 	for name := range wanted.names {
-		if c.broker.topics[name] == nil {
-			if _, err := c.broker.create(kafka.Topic{Name: name}); err != nil {
-				return err
-			}
+		if _, err := c.broker.imply(name, true); err != nil {
+			return err
 		}
 	}
 	c.wanted = wanted
 	if slices.Contains(c.group.members, c) {
 		c.group.balance()
-	} else {
-		c.join()
+		return nil
 	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.outside = true
 	return nil
 }
 
 // join enters the group; under the broker's mutex.
 func (c *Consumer) join() {
 	c.mutex.Lock()
-	c.joined, c.expelled, c.seen = true, false, c.broker.settings.Clock.Now()
+	c.joined, c.outside, c.seen = true, false, c.broker.settings.Clock.Now()
 	c.mutex.Unlock()
 	c.watch(c.broker.settings.Session)
 	c.group.join(c)
@@ -116,7 +116,7 @@ func (c *Consumer) left() time.Duration {
 // Poll waits for news or records. Records of new partitions come with the next Poll.
 func (c *Consumer) Poll(wait time.Duration, limit int) kafka.Events {
 	if c.begin() {
-		c.rejoin()
+		c.enter()
 	}
 	defer c.end()
 	events, found := c.take(limit)
@@ -142,12 +142,12 @@ func (c *Consumer) Poll(wait time.Duration, limit int) kafka.Events {
 	}
 }
 
-// begin tells whether the member has to join again: after it was told of its loss.
+// begin tells whether the member is to join: if it lost something, once it was told.
 func (c *Consumer) begin() bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.polling = true
-	return c.expelled && len(c.lost) == 0
+	return c.outside && len(c.lost) == 0
 }
 
 func (c *Consumer) end() {
@@ -157,7 +157,7 @@ func (c *Consumer) end() {
 	c.seen = c.broker.settings.Clock.Now()
 }
 
-func (c *Consumer) rejoin() {
+func (c *Consumer) enter() {
 	c.broker.mutex.Lock()
 	defer c.broker.mutex.Unlock()
 	if !c.isClosed() && !slices.Contains(c.group.members, c) {

@@ -74,7 +74,7 @@ func (g *group) forget(gone *topic) {
 		}
 	}
 	for _, member := range g.members {
-		if member.wanted.names[gone.name] {
+		if member.wanted.names[gone.name] && !gone.blank() {
 			member.report(fail(kafka.UnknownTopic, "topic "+gone.name+" was deleted"))
 		}
 	}

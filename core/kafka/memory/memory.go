@@ -69,32 +69,29 @@ func NewRegistry(settings Settings) *Registry {
 	return &Registry{settings: settings.complete(), brokers: map[string]*Broker{}}
 }
 
-// Name is the broker's name for a list of servers. Order, spaces and empty items
-// make no difference.
-func Name(servers []string) string {
-	var names []string
-	for _, entry := range servers {
-		for name := range strings.SplitSeq(entry, ",") {
-			if name = strings.TrimSpace(name); name != "" {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ",")
-}
-
-// Broker finds or makes the broker of a name.
+// Broker finds or makes the broker of a name: a list of servers, joined by commas. Its
+// order, spaces and empty items make no difference.
 func (r *Registry) Broker(name string) *Broker {
+	name = normal(name)
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	broker := r.brokers[name]
 	if broker == nil {
-		name = strings.Clone(name)
 		broker = newBroker(r.settings)
 		r.brokers[name] = broker
 	}
 	return broker
+}
+
+func normal(name string) string {
+	var servers []string
+	for server := range strings.SplitSeq(name, ",") {
+		if server = strings.TrimSpace(server); server != "" {
+			servers = append(servers, server)
+		}
+	}
+	slices.Sort(servers)
+	return strings.Clone(strings.Join(slices.Compact(servers), ","))
 }
 
 // Cluster is Broker as the port. Servers in the configuration of its clients are
@@ -105,7 +102,7 @@ func (r *Registry) Cluster(name string) kafka.Cluster { return r.Broker(name) }
 // are still there lose their partitions and keep their subscription.
 func (r *Registry) Reset(name string) {
 	r.mutex.Lock()
-	broker := r.brokers[name]
+	broker := r.brokers[normal(name)]
 	r.mutex.Unlock()
 	if broker != nil {
 		broker.reset()

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"sort"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +32,8 @@ func member(t *testing.T, b *Broker, group string, topics ...string) *Consumer {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = made.Close() })
 	require.NoError(t, made.Subscribe(topics))
+	assert.False(t, made.Joined(), "before Poll")
+	made.Poll(0, 0)
 	return made.(*Consumer)
 }
 
@@ -119,7 +119,7 @@ func TestRegistrySharesBrokersByName(t *testing.T) {
 	registry := NewRegistry(Settings{})
 	assert.Same(t, registry.Broker("a"), registry.Cluster("a"))
 	assert.NotSame(t, registry.Broker("a"), registry.Broker("b"))
-	assert.Equal(t, "a:1,b:2", Name([]string{" b:2, a:1", "", "b:2"}))
+	assert.Same(t, registry.Broker("a:1,b:2"), registry.Broker(" b:2, a:1,,b:2"))
 }
 
 func TestResetForgetsTopicsAndOffsets(t *testing.T) {
@@ -140,61 +140,6 @@ func TestResetForgetsTopicsAndOffsets(t *testing.T) {
 	records := poll(c).Records
 	require.Len(t, records, 1)
 	assert.Zero(t, records[0].Offset)
-}
-
-func TestRecordsKeepWhatWasSent(t *testing.T) {
-	b := broker(t, Settings{Partitions: 1, Clock: clock.NewManual(time.UnixMilli(77))})
-	c := member(t, b, "g", "t")
-	key, value := []byte("k\x00"), []byte("v")
-	sent := []*kafka.Record{
-		{Topic: "t", Key: key, Value: value, Timestamp: 5, Headers: []kafka.Header{{Name: "a", Value: []byte("1")}, {Name: "a"}, {Name: "", Value: []byte{}}}},
-		{Topic: "t", Timestamp: -1},
-		{Topic: "t", Key: []byte{}, Value: []byte{}},
-	}
-	for _, record := range sent {
-		produce(t, b, record)
-	}
-	key[0], value[0], sent[0].Headers[0].Name = 'x', 'x', "x"
-	settle(c)
-	records := poll(c).Records
-	require.Len(t, records, 3)
-	assert.Equal(t, &kafka.Record{Topic: "t", Key: []byte("k\x00"), Value: []byte("v"), Timestamp: 5,
-		Headers: []kafka.Header{{Name: "a", Value: []byte("1")}, {Name: "a"}, {Name: "", Value: []byte{}}}}, records[0])
-	assert.Equal(t, &kafka.Record{Topic: "t", Offset: 1, Timestamp: 77}, records[1])
-	assert.Equal(t, &kafka.Record{Topic: "t", Offset: 2, Timestamp: 77, Key: []byte{}, Value: []byte{}}, records[2])
-}
-
-func TestPlacementFollowsTheKey(t *testing.T) {
-	b := broker(t, Settings{Partitions: 5})
-	for _, key := range []string{"", "a", "ключ", "user-1"} {
-		delivery := produce(t, b, &kafka.Record{Topic: "t", Key: []byte(key)})
-		assert.EqualValues(t, crc32.ChecksumIEEE([]byte(key))%5, delivery.Partition, key)
-	}
-	assert.Zero(t, produce(t, b, &kafka.Record{Topic: "t"}).Partition)
-}
-
-func TestProduceRefuses(t *testing.T) {
-	b := broker(t, Settings{})
-	require.NoError(t, admin(t, b).Create(background, kafka.Topic{Name: "small", Config: map[string]string{"max.message.bytes": "1000"}}))
-	for name, test := range map[string]struct {
-		topic string
-		value int
-		code  kafka.Code
-	}{
-		"empty": {"", 0, kafka.BadTopic}, "dot": {".", 0, kafka.BadTopic}, "dots": {"..", 0, kafka.BadTopic},
-		"space": {"a b", 0, kafka.BadTopic}, "script": {"日本", 0, kafka.BadTopic}, "nul": {"a\x00", 0, kafka.BadTopic},
-		"pattern": {"^a", 0, kafka.BadTopic}, "long": {strings.Repeat("a", 250), 0, kafka.BadTopic},
-		"large": {"t", 1 << 20, kafka.TooLarge}, "topic's limit": {"small", 1000, kafka.TooLarge},
-	} {
-		_, err := send(b, &kafka.Record{Topic: test.topic, Value: make([]byte, test.value)})
-		assert.Equal(t, test.code, code(t, err), name)
-	}
-	for _, topic := range []string{"a.b_c", strings.Repeat("a", 249)} {
-		produce(t, b, &kafka.Record{Topic: topic, Value: make([]byte, 1<<20-overhead)})
-	}
-	producer, _ := b.Producer(kafka.ProducerConfig{})
-	require.NoError(t, producer.Close(background))
-	assert.Equal(t, kafka.Closed, code(t, producer.Produce(&kafka.Record{Topic: "t"}, nil)))
 }
 
 func TestPollWakesAtOnce(t *testing.T) {
@@ -356,6 +301,23 @@ func TestPartitionsAddedAreReadFromTheirBeginning(t *testing.T) {
 	assert.Len(t, poll(c).Records, 30)
 }
 
+func TestSubscribedTopicGivesWayToOneThatIsMade(t *testing.T) {
+	b := broker(t, Settings{})
+	c := member(t, b, "g", "t")
+	settle(c)
+	require.NoError(t, admin(t, b).Create(background, kafka.Topic{Name: "t", Partitions: 2}))
+	events := poll(c)
+	assert.Len(t, events.Lost, 3)
+	assert.Empty(t, events.Errors, "it was nobody's")
+	settle(c)
+	assert.Equal(t, []string{"t:0", "t:1"}, holds(c))
+	assert.Equal(t, kafka.Exists, code(t, admin(t, b).Create(background, kafka.Topic{Name: "t"})))
+	other := member(t, b, "g", "used")
+	settle(other)
+	fill(t, b, "used", 1)
+	assert.Equal(t, kafka.Exists, code(t, admin(t, b).Create(background, kafka.Topic{Name: "used"})))
+}
+
 func TestRecreatedTopicIsReadFromItsBeginning(t *testing.T) {
 	b := broker(t, Settings{Partitions: 1})
 	c := member(t, b, "g", "t")
@@ -389,9 +351,11 @@ func TestSilentMemberLosesItsPartitions(t *testing.T) {
 		hands.Advance(30 * time.Second)
 		poll(lively)
 	}
-	require.Eventually(t, func() bool { return !quiet.Joined() }, time.Second, time.Millisecond)
-	poll(lively)
-	assert.Len(t, holds(lively), 3)
+	require.Eventually(t, func() bool {
+		poll(lively)
+		return len(holds(lively)) == 3
+	}, 10*time.Second, time.Millisecond)
+	assert.False(t, quiet.Joined())
 	assert.True(t, lively.Joined())
 	assert.Equal(t, kafka.Stale, code(t, quiet.Commit(background, []kafka.Position{at("t", 0, 1)})))
 	events := poll(quiet)

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,9 +13,15 @@ import (
 type topic struct {
 	name      string
 	compact   bool
-	retention int // bytes of a partition
-	record    int // bytes of a record
+	retention int  // bytes of a partition
+	record    int  // bytes of a record
+	implied   bool // made by a subscription
 	logs      []*log
+}
+
+// blank tells whether nobody asked for the topic but subscribers, and nothing was written.
+func (t *topic) blank() bool {
+	return t.implied && !slices.ContainsFunc(t.logs, func(log *log) bool { return log.end.Load() > 0 })
 }
 
 const longest = 249 // characters of a topic's name
@@ -83,6 +90,10 @@ func (t *topic) set(name, value string) error {
 			return refuse("must be a whole number from 0")
 		}
 		t.record = limit
+	case "retention.ms":
+		if _, err := strconv.ParseInt(value, 10, 64); err != nil {
+			return refuse("must be a whole number")
+		}
 	case "retention.bytes":
 		limit, err := strconv.Atoi(value)
 		if err != nil || limit < -1 {
@@ -100,6 +111,9 @@ func (t *topic) grow(count int) {
 		t.logs = append(t.logs, &log{topic: t, index: int32(index)})
 	}
 }
+
+// place is the log of a key.
+func (t *topic) place(hash uint32) *log { return t.logs[hash%uint32(len(t.logs))] }
 
 // subscription is what a member wants: topics by name and by pattern.
 type subscription struct {
