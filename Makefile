@@ -15,7 +15,7 @@ sources := $(shell find core capi include go.mod go.sum -type f \
 	\( -name '*.go' -o -name '*.[chS]' -o -name 'go.*' -o -name '*.json' -o -name '*.cql' \) \
 	! -name '*_test.go' 2>/dev/null | LC_ALL=C sort)
 
-.PHONY: help build artifacts test test-go test-abi abi test-c test-python test-ruby check format docs demo \
+.PHONY: help build faults artifacts test test-go test-abi abi test-c test-python test-ruby check format docs demo \
 	go-env install uninstall wheel gem services clean FORCE
 .DEFAULT_GOAL := help
 
@@ -26,15 +26,24 @@ build: ## build/lib: libprosody.so, libprosody-rdkafka.so.1, pkgconfig/prosody.p
 	@mkdir -p build
 	@flock build/.lock $(MAKE) --no-print-directory artifacts
 
+faults: ## build/faults: the library for tests that inject panics
+	@mkdir -p build
+	@flock build/.lock $(MAKE) --no-print-directory build/faults/libprosody.so
+
 artifacts: $(lib)/libprosody.so $(lib)/pkgconfig/prosody.pc build/env.sh
 
 $(lib)/libprosody-rdkafka.so.1: scripts/rdkafka.sh go.mod
 	scripts/rdkafka.sh
 
-$(lib)/libprosody.so: $(lib)/libprosody-rdkafka.so.1 build/env.sh build/sources.txt scripts/library.sh scripts/exports.sh $(sources)
+inputs := $(lib)/libprosody-rdkafka.so.1 build/env.sh build/sources.txt scripts/library.sh scripts/exports.sh $(sources)
+
+$(lib)/libprosody.so: $(inputs)
 	scripts/library.sh
 
-$(lib)/pkgconfig/prosody.pc: scripts/pkgconfig.sh VERSION
+build/faults/libprosody.so: $(inputs)
+	scripts/library.sh build/faults faults
+
+$(lib)/pkgconfig/prosody.pc: scripts/pkgconfig.sh include/prosody.h
 	@mkdir -p $(@D)
 	scripts/pkgconfig.sh $(root)/build $(root)/include $(root)/$(lib) >$@
 

@@ -36,7 +36,9 @@ wheel() {
 gem() {
   staged bindings/ruby lib/prosody/native
   rm -f -- "$dist"/prosody-*.gem
-  (cd "$stage" && PROSODY_GEM_NATIVE=1 command gem build -q --strict --output "$dist/prosody-$(<"$root/VERSION")-$(uname -m)-linux.gem" ./*.gemspec)
+  local version
+  version=$(sed -n 's/^#define PROSODY_VERSION[[:space:]]*"\(.*\)"$/\1/p' include/prosody.h)
+  (cd "$stage" && PROSODY_GEM_NATIVE=1 command gem build -q --strict --output "$dist/prosody-$version-$(uname -m)-linux.gem" ./*.gemspec)
   ls -- "$dist"/*.gem
 }
 

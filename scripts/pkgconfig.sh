@@ -3,7 +3,7 @@
 set -euo pipefail
 
 cd -- "$(dirname -- "$0")/.."
-version=$(<VERSION)
+version=$(sed -n 's/^#define PROSODY_VERSION[[:space:]]*"\(.*\)"$/\1/p' include/prosody.h)
 
 cat <<PC
 prefix=$1
