@@ -138,6 +138,7 @@ func TestIdentity(t *testing.T) {
 		`{"id":"\ud800"}`:                           {},
 		`{"id":"\udfff\ud800","type":"\uD800\n"}`:   {},
 		`{"id":"\ud800x","id":"b"}`:                 text("b"),
+		`{"id":"` + "\uFFFD" + `\n"}`:               text("\uFFFD\n"),
 		`{"id":"` + "\uFFFD" + `"}`:                 text("\uFFFD"),
 		`{"id":"` + strings.Repeat("i", 300) + `"}`: text(strings.Repeat("i", 300)),
 	} {
