@@ -72,6 +72,20 @@ func TestAConcurrentDuplicateWaitsForTheFirst(t *testing.T) {
 	})
 }
 
+func TestNobodyIsSentAfterItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		p, c := start(t, f, time.Second), newCaller()
+		defer stop(t, p)
+		require.NoError(t, p.Send(message("k", `{"id":"a"}`), c.done(t, "first")))
+		require.NoError(t, p.Send(message("k", `{"id":"a"}`), c.done(t, "second")))
+		time.Sleep(2 * time.Second)
+		f.report(0, failure)
+		assert.Len(t, f.produced(), 1)
+		assert.Zero(t, p.Flights())
+	})
+}
+
 func TestALateSuccessIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -121,6 +135,23 @@ func TestAFullClientQueueDelaysButKeepsTheOrder(t *testing.T) {
 		assert.Len(t, f.produced(), 19, "nothing is left in the way")
 		stop(t, p)
 	})
+}
+
+func TestASendFromADoneStaysBehindTheBacklog(t *testing.T) {
+	f := &fake{room: 1}
+	p, c := start(t, f, time.Minute), newCaller()
+	require.NoError(t, p.Send(message("k", "0"), func(Sent) {
+		assert.NoError(t, p.Send(message("k", "2"), c.done(t, "2")))
+	}))
+	require.NoError(t, p.Send(message("k", "1"), c.done(t, "1")))
+	f.report(0, kafka.Delivery{})
+	f.report(1, kafka.Delivery{})
+	f.report(2, kafka.Delivery{})
+	for n, record := range f.produced() {
+		assert.Equal(t, fmt.Sprint(n), string(record.Value))
+	}
+	assert.Len(t, c.ends, 2)
+	stop(t, p)
 }
 
 // Whatever the broker does: each send ends once and by its deadline, at most one send

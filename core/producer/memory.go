@@ -98,8 +98,7 @@ func (m *memory) followers(f *flight) []*send {
 func (m *memory) promote(f *flight) *send {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if len(f.followers) == 0 || m.closed {
-		// After close the followers end with all the other sends.
+	if len(f.followers) == 0 {
 		delete(m.flights, f.digest)
 		return nil
 	}
@@ -115,7 +114,7 @@ func (m *memory) leave(s *send) {
 	s.flight.followers = slices.DeleteFunc(s.flight.followers, func(other *send) bool { return other == s })
 }
 
-// close keeps followers from being sent.
+// close refuses sends with an id, also duplicates.
 func (m *memory) close() {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

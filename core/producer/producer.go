@@ -221,9 +221,6 @@ func (p *Producer) land(s *send, ok bool) {
 			return
 		}
 		s = p.known.promote(s.flight)
-		for s != nil && !p.deadlines.Holds(&s.entry) {
-			s = p.known.promote(s.flight)
-		}
 		if s == nil {
 			return
 		}

@@ -223,8 +223,10 @@ func TestASendEndsAtItsDeadline(t *testing.T) {
 
 func TestCloseEndsAllSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{room: 2}
+		f := &fake{auto: true}
 		p, c := start(t, f, 0), newCaller()
+		require.NoError(t, p.Send(message("k", `{"id":"known"}`), func(Sent) {}))
+		f.auto, f.room, f.records = false, 2, nil
 		for n := range 4 {
 			require.NoError(t, p.Send(message("k", fmt.Sprintf(`{"id":"%d"}`, n/2)), c.done(t, fmt.Sprint(n))))
 		}
@@ -238,7 +240,7 @@ func TestCloseEndsAllSends(t *testing.T) {
 			require.True(t, ended)
 			assert.Equal(t, fault.Closed, sent.Err.Kind)
 		}
-		for _, payload := range []string{"1", `{"id":"0"}`} {
+		for _, payload := range []string{"1", `{"id":"0"}`, `{"id":"known"}`} {
 			assert.Equal(t, fault.Closed, fault.Of(p.Send(message("k", payload), func(Sent) { t.Error("done was called") })))
 		}
 		f.report(0, kafka.Delivery{Err: &kafka.Error{Code: kafka.Closed}})

@@ -32,7 +32,7 @@ func (b Backoff) limit(attempt uint32) int64 {
 	if most <= 0 {
 		most = int64(5 * time.Minute)
 	}
-	if attempt >= 62 || base > math.MaxInt64>>attempt {
+	if base > math.MaxInt64>>attempt {
 		return most
 	}
 	return min(base<<attempt, most)

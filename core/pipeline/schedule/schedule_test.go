@@ -160,8 +160,8 @@ func TestEqualsGoInOrderOfArrival(t *testing.T) {
 func TestTheKeyThatUsedTheLeastGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, options(1))
-		for _, key := range []string{"greedy", "modest"} {
-			b.first(key, map[string]time.Duration{"greedy": 10 * time.Second, "modest": time.Second}[key])
+		for _, key := range []string{"greedy", "modest", "greedy"} {
+			b.first(key, map[string]time.Duration{"greedy": 3 * time.Second, "modest": 4 * time.Second}[key])
 			pass(10 * time.Second)
 		}
 		b.started()
@@ -301,6 +301,23 @@ func TestWaitsEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAPermitThatComesTooLateIsPassedOn(t *testing.T) {
+	s := New(options(1))
+	first, err := s.acquire(t.Context(), Invocation(t.Context(), "first"))
+	assert.NoError(t, err)
+	late := s.enqueue(permit{account: 1, class: failure}, s.now())
+	next := s.enqueue(permit{account: 2}, s.now()+1)
+	s.classes[normal].used = 1 // the other class goes first
+	s.release(first)
+	assert.True(t, late.granted)
+	s.withdraw(late)
+	<-next.ready
+	assert.Equal(t, 1, s.Running())
+	s.release(next.permit)
+	assert.Zero(t, s.Running())
+	assert.Zero(t, s.classes[failure].running)
 }
 
 // uncalled is a host that must not be called.

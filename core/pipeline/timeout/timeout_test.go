@@ -88,6 +88,17 @@ func TestLeavingIsToldFromATimeOut(t *testing.T) {
 	})
 }
 
+func TestTheContextEndsWithTheAttempt(t *testing.T) {
+	var attempt context.Context
+	handler := timeout.New(pipeline.Func(func(ctx context.Context, _ *pipeline.Invocation) pipeline.Outcome {
+		attempt = ctx
+		return Done()
+	}), options(time.Minute))
+	defer handler.Close()
+	handler.Handle(t.Context(), Invocation(t.Context(), "k"))
+	assert.Error(t, attempt.Err(), "otherwise its owner's context would keep it")
+}
+
 func TestNoTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := Play(Step{Take: 1000 * time.Hour, End: Done()})
