@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"prosody/core/consumer"
 	"prosody/core/kafka"
@@ -349,16 +351,12 @@ func TestHotKeyDoesNotSlowOthers(t *testing.T) {
 	})
 }
 
-func TestChurnKeepsOrderAndHandlesEachRecordOnce(t *testing.T) {
-	churn(t, false)
-}
+func TestChurnKeepsOrder(t *testing.T) { churn(t, false) }
 
-func TestChurnWithLossKeepsOrderOfFirstDeliveries(t *testing.T) {
-	churn(t, true)
-}
+func TestChurnWithLossKeepsOrder(t *testing.T) { churn(t, true) }
 
-// churn lets four members come and go. Without loss each record is handled exactly
-// once and no key overlaps; with loss the group may repeat, but not skip or swap.
+// churn lets four members come and go. No record is skipped, and the first deliveries
+// of a key are in order. Without loss, no two events of a key run at once in the group.
 func churn(t *testing.T, loss bool) {
 	b, l := newBench(t, 8), newLedger()
 	const keys, each = 100, 100
@@ -384,7 +382,7 @@ func churn(t *testing.T, loss bool) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	})
-	for round := range 60 {
+	for round := range 120 {
 		at := round % len(members)
 		if loss && round%3 == 0 {
 			b.broker.Expel(group)
@@ -399,30 +397,35 @@ func churn(t *testing.T, loss bool) {
 		b.stop(member)
 	}
 	for key := range keys {
-		next := 0
-		for _, payload := range l.of(fmt.Sprint(key)) {
-			if payload == fmt.Sprint(next) {
-				next++
-			} else if !loss {
-				t.Fatalf("key %d: %s after %d", key, payload, next)
-			}
-		}
-		require.Equal(t, each, next, "key %d", key)
+		complete(t, l, fmt.Sprint(key), each)
 	}
 	if !loss {
 		assert.Empty(t, l.faults)
-		assert.Equal(t, keys*each, l.ended())
 	}
 }
 
+// complete checks that payloads 0 to n-1 of a key came in order. What was done behind
+// a hole in the log comes again after a rebalance, so repeats are allowed.
+func complete(t *testing.T, l *ledger, key string, n int) {
+	t.Helper()
+	next := 0
+	for _, payload := range l.of(key) {
+		number, err := strconv.Atoi(payload)
+		require.NoError(t, err)
+		require.LessOrEqual(t, number, next, "key %s skips", key)
+		next = max(next, number+1)
+	}
+	require.Equal(t, n, next, "key %s", key)
+}
+
 func TestHundredCyclesLoseAndLeakNothing(t *testing.T) {
+	before := goleak.IgnoreCurrent()
 	b, l := newBench(t, 4), newLedger()
 	options := b.options(func(_ context.Context, inv *pipeline.Invocation) pipeline.Outcome {
 		l.begin(inv.Event)
 		defer l.end(inv.Event)
 		return pipeline.Outcome{Class: pipeline.Success}
 	})
-	options.PollInterval = 5 * time.Millisecond
 	for round := range 100 {
 		c := b.start(options)
 		for i := range 20 {
@@ -435,16 +438,13 @@ func TestHundredCyclesLoseAndLeakNothing(t *testing.T) {
 		stops.Wait()
 	}
 	c := b.start(options)
-	b.eventually(func() bool { return b.committed(4) == 2000 || l.ended() == 2000 }, "all")
+	b.eventually(func() bool { return b.committed(4) == 2000 }, "all")
 	b.stop(c)
-	assert.Equal(t, 2000, l.ended(), "each once")
+	for key := range 20 {
+		complete(t, l, fmt.Sprint(key), 100)
+	}
 	assert.Empty(t, l.faults)
-	goroutines(t)
-}
-
-func goroutines(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool { return true }, time.Second, time.Millisecond)
+	goleak.VerifyNone(t, before)
 }
 
 func TestInvalidRecords(t *testing.T) {

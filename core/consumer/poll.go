@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	mostRecords = 512     // of one Poll
-	mostBytes   = 8 << 20 // of one Poll, judged by the last one
-	nimble      = 5 * time.Millisecond
+	mostRecords = 512                   // of one Poll
+	mostBytes   = 8 << 20               // of one Poll, judged by the last one
+	longest     = 20 * time.Millisecond // that a Poll waits: Stop has to wait for it
+	nimble      = 5 * time.Millisecond  // that a Poll waits while a partition is paused
 )
 
 // intake is what the poll loop keeps from one round to the next.
@@ -46,9 +47,9 @@ func (c *Consumer) poll() {
 			return
 		default:
 		}
-		wait := c.options.PollInterval
+		wait := min(c.options.PollInterval, longest)
 		if in.flow() {
-			wait = min(wait, nimble) // to resume as soon as there is room
+			wait = min(wait, nimble)
 		}
 		events := c.kafka.Poll(wait, in.limit)
 		c.polled.Store(time.Now().UnixNano())
