@@ -27,8 +27,7 @@ type Options struct {
 	SendTimeout time.Duration // for the whole send with its acknowledgement; 0: none
 	Cache       int           // events remembered against duplicates; 0: none
 	Clock       clock.Clock
-	Log         *slog.Logger
-	OnLog       func(level int, text string) // lines of the client library; may be nil
+	Log         *slog.Logger // for the client library's own lines; nil: none
 }
 
 // Outgoing is a record to send.
@@ -95,7 +94,7 @@ func New(options Options) (*Producer, error) {
 		Servers:     options.Servers,
 		SendTimeout: options.SendTimeout,
 		Properties:  options.Properties,
-		OnLog:       options.OnLog,
+		OnLog:       library(options.Log),
 	})
 	if err != nil {
 		return nil, Fault(err, "producer")
@@ -271,4 +270,23 @@ func (p *Producer) expire(s *send) {
 	s.done(Sent{Partition: -1, Offset: -1, Err: fault.New(fault.Timeout,
 		"send to topic %s timed out after %s (send_timeout); whether the record was written is not known",
 		quote(s.record.Topic), p.options.SendTimeout)})
+}
+
+// library passes the client library's lines on; its levels are those of syslog.
+func library(log *slog.Logger) func(level int, text string) {
+	if log == nil {
+		return nil
+	}
+	return func(level int, text string) {
+		severity := slog.LevelDebug
+		switch {
+		case level <= 3:
+			severity = slog.LevelError
+		case level == 4:
+			severity = slog.LevelWarn
+		case level <= 6:
+			severity = slog.LevelInfo
+		}
+		log.Log(context.Background(), severity, text)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -255,6 +256,20 @@ func TestConfiguration(t *testing.T) {
 	_, err = New(Options{Cluster: &fake{refusal: &kafka.Error{Code: kafka.BadConfig, Text: "no such property"}}, Source: "s"})
 	assert.Equal(t, fault.Config, fault.Of(err))
 	assert.ErrorContains(t, err, "no such property")
+}
+
+func TestLinesOfTheClientLibrary(t *testing.T) {
+	f, lines := &fake{}, &strings.Builder{}
+	p, err := New(Options{Cluster: f, Source: "s", Clock: clock.Real{},
+		Log: slog.New(slog.NewTextHandler(lines, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	require.NoError(t, err)
+	defer stop(t, p)
+	for level, word := range map[int]string{3: "ERROR", 4: "WARN", 6: "INFO", 7: "DEBUG"} {
+		lines.Reset()
+		f.config.OnLog(level, "broker down")
+		assert.Contains(t, lines.String(), "level="+word)
+		assert.Contains(t, lines.String(), "broker down")
+	}
 }
 
 func BenchmarkSend(b *testing.B) {
