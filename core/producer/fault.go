@@ -20,6 +20,9 @@ func Fault(err error, what string) *fault.Error {
 	switch {
 	case errors.As(err, &failure):
 		kind = kindOf(failure.Code)
+		if kind == fault.Kafka && failure.Permanent() {
+			kind = fault.Invalid // a code that means nothing more to the caller
+		}
 	case errors.Is(err, context.DeadlineExceeded):
 		kind = fault.Timeout
 	case errors.Is(err, context.Canceled):
