@@ -44,7 +44,9 @@ type Position struct {
 	Offset int64
 }
 
-// Events is what one Poll found. Any of the fields may be empty.
+// Events is what one Poll found. Any of the fields may be empty. They are to be
+// taken in this order: Lost, Revoked, Assigned, Records. A partition that is in
+// both Lost and Assigned starts again: its log was made anew, or the group moved on.
 type Events struct {
 	// Records in log order for each partition. Only of assigned partitions.
 	Records []*Record
@@ -170,6 +172,7 @@ const (
 	Closed                   // the client was closed
 	Rebalancing              // a commit met a rebalance; transient
 	Stale                    // the member is not in the group any more; what it held is lost
+	BadRecord                // the broker refuses the record; permanent
 	Full                     // the client's own queue is full: Produce again after a delivery; transient
 )
 
@@ -184,7 +187,7 @@ func (e *Error) Error() string { return e.Text }
 // Permanent tells whether trying again is pointless.
 func (e *Error) Permanent() bool {
 	switch e.Code {
-	case TooLarge, BadTopic, BadConfig, Exists:
+	case TooLarge, BadTopic, BadConfig, Exists, BadRecord:
 		return true
 	}
 	return false
