@@ -7,6 +7,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -17,7 +18,7 @@ import (
 	"prosody/core/kafka/memory"
 	"prosody/core/observe"
 	"prosody/core/pipeline"
-	"prosody/core/pipeline/compose"
+	"prosody/core/pipeline/mode"
 	"prosody/core/producer"
 )
 
@@ -61,7 +62,7 @@ type Client struct {
 	moved    chan struct{} // closed when the phase changes
 	consumer *consumer.Consumer
 	probe    *observe.Probe
-	chain    *compose.Chain
+	chain    *mode.Chain
 	abandon  context.CancelFunc // ends a start
 	ended    error              // what Shutdown came to
 }
@@ -144,7 +145,19 @@ func (c *Client) Stalled() []string {
 	if running == nil {
 		return nil
 	}
-	return append(running.Stalled(), chain.Late(c.plan.config.StallThreshold)...)
+	return append(running.Stalled(), c.deaf(chain)...)
+}
+
+// deaf names the handlers that go on long after their time was over.
+func (c *Client) deaf(chain *mode.Chain) []string {
+	var reasons []string
+	for _, late := range chain.Late() {
+		if over := c.deps.Clock.Now().Sub(late.Since); over > c.plan.config.StallThreshold {
+			reasons = append(reasons, fmt.Sprintf("%s:%d: the %s handler of key %q has ignored its time-out for %s",
+				late.Event.Topic, late.Event.Partition, late.Event.Kind, late.Event.Key, over.Round(time.Second)))
+		}
+	}
+	return reasons
 }
 
 func (c *Client) current() *consumer.Consumer {

@@ -3,13 +3,17 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 
+	"prosody/core/config"
 	"prosody/core/consumer"
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/observe"
-	"prosody/core/pipeline/compose"
+	"prosody/core/pipeline"
+	"prosody/core/pipeline/mode"
+	"prosody/core/pipeline/schedule"
 )
 
 // Subscribe starts the consumer; events go to host. One subscription at a time.
@@ -47,13 +51,16 @@ func (c *Client) Subscribe(ctx context.Context, host Host) error {
 	return nil
 }
 
-func (c *Client) start(ctx context.Context, host Host) (*consumer.Consumer, *observe.Probe, *compose.Chain, error) {
+func (c *Client) start(ctx context.Context, host Host) (*consumer.Consumer, *observe.Probe, *mode.Chain, error) {
 	settings := c.plan.config
-	chain := compose.New(c.composition(), host)
+	chain, err := c.compose(host)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	var probe *observe.Probe
 	if !settings.Mock && settings.ProbePort >= 0 {
-		var err error
 		if probe, err = observe.Listen(settings.ProbePort, c, c.target("prosody.probe")); err != nil {
+			chain.Close()
 			return nil, nil, nil, fault.Wrap(fault.Config, err, "failed to initialize consumer")
 		}
 	}
@@ -76,6 +83,7 @@ func (c *Client) start(ctx context.Context, host Host) (*consumer.Consumer, *obs
 		Invalid:         c.invalid(chain),
 	})
 	if err != nil {
+		chain.Close()
 		if probe != nil {
 			err = errors.Join(err, c.silence(probe))
 		}
@@ -120,9 +128,10 @@ func (c *Client) Unsubscribe(ctx context.Context) error {
 // stop ends the consumer and what belongs to it. Nobody else does so meanwhile.
 func (c *Client) stop(ctx context.Context) error {
 	c.mutex.Lock()
-	running, probe := c.consumer, c.probe
+	running, probe, chain := c.consumer, c.probe, c.chain
 	c.mutex.Unlock()
 	err := running.Stop(ctx)
+	chain.Close()
 	if probe != nil {
 		err = errors.Join(err, c.silence(probe))
 	}
@@ -175,11 +184,45 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// invalid says what becomes of records that are no events: the dead letter, or
-// nothing more than the line and the count that the consumer makes of each.
-func (c *Client) invalid(chain *compose.Chain) func(context.Context, *kafka.Record, string) error {
-	if !c.deadLetters() {
+// compose makes the chain of the client's mode around the host's handler.
+func (c *Client) compose(host Host) (*mode.Chain, error) {
+	settings := c.plan.config
+	return mode.New(mode.Options{
+		Mode:          settings.Mode,
+		Host:          host,
+		Timeout:       settings.Timeout,
+		MaxRetries:    settings.MaxRetries,
+		RetryBase:     settings.RetryBase,
+		MaxRetryDelay: settings.MaxRetryDelay,
+		Schedule: schedule.Options{
+			Concurrency:   settings.MaxConcurrency,
+			FailureWeight: settings.SchedulerFailureWeight,
+			MaxWait:       settings.SchedulerMaxWait,
+			WaitWeight:    settings.SchedulerWaitWeight,
+			Cache:         settings.SchedulerCacheSize,
+		},
+		FailureTopic: settings.FailureTopic,
+		Group:        settings.GroupID,
+		Source:       settings.SourceSystem,
+		Send:         c.producer.Send,
+		Clock:        c.deps.Clock,
+		Log:          c.target("prosody.pipeline"),
+	})
+}
+
+// invalid copies records that are no events to the failure topic, where that is
+// wanted; nil leaves it at the line and the count that the consumer makes of each.
+func (c *Client) invalid(chain *mode.Chain) func(context.Context, *kafka.Record, string) error {
+	if c.plan.config.InvalidRecords != config.InvalidDeadLetter || chain.Letters == nil {
 		return nil
 	}
-	return chain.Invalid
+	return func(leaving context.Context, record *kafka.Record, reason string) error {
+		if outcome := chain.Letters.Invalid(leaving, record, reason); outcome.Class != pipeline.Success {
+			return errors.New(outcome.Text)
+		}
+		return nil
+	}
 }
+
+// target gives a logger whose lines carry the name of a part.
+func (c *Client) target(name string) *slog.Logger { return c.deps.Log.With("target", name) }

@@ -1,0 +1,48 @@
+package client
+
+import (
+	"encoding/json"
+
+	"prosody/core/consumer"
+	"prosody/core/pipeline"
+	"prosody/core/producer"
+)
+
+// Stats is what a client can tell about itself.
+type Stats struct {
+	State    string             `json:"state"`
+	Stalled  []string           `json:"stalled"`
+	Producer producer.Stats     `json:"producer"`
+	Pipeline *pipeline.Snapshot `json:"pipeline,omitempty"`
+	Consumer *consumer.Snapshot `json:"consumer,omitempty"`
+}
+
+// Stats gives counters and the state of each partition as JSON.
+func (c *Client) Stats() ([]byte, error) {
+	stats := Stats{Stalled: c.Stalled(), Producer: c.producer.Stats()}
+	state, err := c.State()
+	stats.State = state.String()
+	if err != nil {
+		stats.State = "configuration failed"
+	}
+	c.mutex.Lock()
+	running, chain := c.consumer, c.chain
+	c.mutex.Unlock()
+	if running != nil {
+		pipeline, consumer := chain.Counts.Snapshot(), running.Snapshot()
+		stats.Pipeline, stats.Consumer = &pipeline, &consumer
+	}
+	return json.Marshal(stats)
+}
+
+func (s State) String() string {
+	switch s {
+	case Configured:
+		return "configured"
+	case Running:
+		return "running"
+	case ShutDown:
+		return "shut_down"
+	}
+	return "unknown"
+}
