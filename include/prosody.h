@@ -34,11 +34,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__GNUC__) || defined(__clang__)
-#define PROSODY_API __attribute__((visibility("default")))
-#else
-#define PROSODY_API
-#endif
+#define PROSODY_API __attribute__((visibility("default"))) /* gcc and clang */
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,8 +47,7 @@ extern "C" {
 #define PROSODY_VERSION "0.1.0"
 
 /* ---- Values ---------------------------------------------------------------------------------- */
-/* Borrowed bytes. `data` NULL is null; `size` 0 with other data is empty. Text is UTF-8; a NUL
-   inside is data. */
+/* Borrowed bytes. `data` NULL is null; `size` 0 with other data is empty. A NUL is data. */
 typedef struct prosody_bytes {
   const void *data;
   size_t size;
@@ -129,8 +124,8 @@ PROSODY_API prosody_status prosody_signals_fix(void);
 
 /* Writes the table of options as JSON: an array of objects with name, environment, type, default
    and range. PROSODY_SHORT when it does not fit. */
-PROSODY_API prosody_status prosody_options(
-    void *buffer, size_t capacity, size_t *size, prosody_error *error);
+PROSODY_API prosody_status prosody_options(void *buffer, size_t capacity, size_t *size,
+                                           prosody_error *error);
 
 /* ---- Configuration --------------------------------------------------------------------------- */
 /* Options for a client. The names and the text of the values are those of the environment:
@@ -144,29 +139,29 @@ PROSODY_API prosody_status prosody_config_create(prosody_config **out, prosody_e
 
 /* Sets an option. PROSODY_ERR_ARGUMENT when no option has the name; what is wrong with a value is
    told by prosody_config_check and prosody_client_create. */
-PROSODY_API prosody_status prosody_config_set(
-    prosody_config *config, prosody_bytes name, prosody_bytes value, prosody_error *error);
+PROSODY_API prosody_status prosody_config_set(prosody_config *config, prosody_bytes name,
+                                              prosody_bytes value, prosody_error *error);
 
 /* Sets an option that takes a list, item by item: commas do not split items. */
 PROSODY_API prosody_status prosody_config_set_list(prosody_config *config, prosody_bytes name,
-    const prosody_bytes *items, size_t count, prosody_error *error);
+                                                   const prosody_bytes *items, size_t count,
+                                                   prosody_error *error);
 
 /* Switches an option off that takes `none`. */
-PROSODY_API prosody_status prosody_config_set_none(
-    prosody_config *config, prosody_bytes name, prosody_error *error);
+PROSODY_API prosody_status prosody_config_set_none(prosody_config *config, prosody_bytes name,
+                                                   prosody_error *error);
 
 /* Writes every fault of the options and the environment as JSON: an array of objects with option,
-   environment, value, rule and stage; [] when all is well. Secrets are left out. PROSODY_SHORT when
-   it does not fit. */
-PROSODY_API prosody_status prosody_config_check(
-    prosody_config *config, void *buffer, size_t capacity, size_t *size, prosody_error *error);
+   environment, value, rule and stage; [] when all is well. Secrets are left out. */
+PROSODY_API prosody_status prosody_config_check(prosody_config *config, void *buffer,
+                                                size_t capacity, size_t *size,
+                                                prosody_error *error);
 
 /* Frees a configuration. Clients made with it keep their own copy. */
 PROSODY_API void prosody_config_destroy(prosody_config *config);
 
 /* ---- Queue ----------------------------------------------------------------------------------- */
 typedef struct prosody_queue prosody_queue;
-
 /* Kinds of record. Hosts skip kinds that they do not know. */
 enum {
   PROSODY_RECORD_MESSAGE = 1,
@@ -183,8 +178,7 @@ enum {
   PROSODY_FLAG_RESPONSE = 2 /* the sender waits for a response */
 };
 
-/* Each packed record starts with this, at an address that is a multiple of 8. Fields have the byte
-   order of the machine. */
+/* Each packed record starts with this, aligned to 8. Byte order is that of the machine. */
 typedef struct prosody_record {
   uint32_t size; /* of the whole record, a multiple of 8 */
   uint16_t kind;
@@ -265,16 +259,15 @@ PROSODY_API int prosody_queue_fd(prosody_queue *queue);
    most timeout_ms for the first one; 0 does not wait, -1 has no limit. A signal, or
    prosody_queue_wake, ends the wait with no record. When the first record does not fit,
    PROSODY_SHORT and *size, the need. Records of a client come in the order in which they were made;
-   of log lines only the newest are kept, and a line tells how many were dropped. PROSODY_ERR_CLOSED
-   when the queue is destroyed meanwhile. */
+   of log lines only the newest are kept. PROSODY_ERR_CLOSED when the queue goes meanwhile. */
 PROSODY_API prosody_status prosody_queue_poll(prosody_queue *queue, void *buffer, size_t capacity,
-    int32_t timeout_ms, size_t *size, uint32_t *count, prosody_error *error);
+                                              int32_t timeout_ms, size_t *size, uint32_t *count,
+                                              prosody_error *error);
 
-/* Ends the wait of one poll, now or the next that finds no record. */
+/* Ends the wait of one poll, now or the next that finds nothing. */
 PROSODY_API prosody_status prosody_queue_wake(prosody_queue *queue);
 
-/* Frees a queue. Its open invocations count as failed, so that their records are delivered again;
-   later completions for it are dropped. */
+/* Frees a queue. Its open invocations fail and come again; later records for it are dropped. */
 PROSODY_API void prosody_queue_destroy(prosody_queue *queue);
 
 /* ---- Callbacks, for C ------------------------------------------------------------------------ */
@@ -287,7 +280,12 @@ typedef struct prosody_message {
   uint32_t retry;
   uint32_t flags;
   uint32_t headers_count;
-  prosody_bytes topic, key, payload, source, trace, state;
+  prosody_bytes topic;
+  prosody_bytes key;
+  prosody_bytes payload;
+  prosody_bytes source;
+  prosody_bytes trace;
+  prosody_bytes state;
   prosody_bytes headers; /* packed; read them with prosody_message_header */
 } prosody_message;
 
@@ -298,7 +296,8 @@ typedef struct prosody_completion {
   int32_t category;
   int64_t value;
   int64_t extra;
-  prosody_bytes text, data;
+  prosody_bytes text;
+  prosody_bytes data;
 } prosody_completion;
 
 /* A line of the log, decoded. */
@@ -306,12 +305,13 @@ typedef struct prosody_log {
   int64_t time_ns;
   int32_t level;
   uint32_t reserved;
-  prosody_bytes target, text, fields;
+  prosody_bytes target;
+  prosody_bytes text;
+  prosody_bytes fields;
 } prosody_log;
 
 /* What prosody_queue_dispatch calls, on the thread that called it. A callback may be NULL: then a
-   message or excise record fails and is delivered again, and other records are dropped. Callbacks
-   may call every function. */
+   message or excise record fails and comes again; others are dropped. It may call any function. */
 typedef struct prosody_handler {
   uint32_t size;  /* sizeof(prosody_handler) */
   uint32_t limit; /* of records for one dispatch; 0: as many as wait */
@@ -327,26 +327,25 @@ typedef struct prosody_handler {
 /* Polls once and calls back for each record; *count, which may be NULL, tells how many. timeout_ms
    is that of prosody_queue_poll. With several threads, or handlers that take long, set a small
    limit: a record waits for those before it. A C++ exception may leave a callback: the messages
-   behind it fail and are delivered again, its other records are lost. longjmp must not leave one.
-   */
+   behind it fail and are delivered again, its other records are lost. Never longjmp out of one. */
 PROSODY_API prosody_status prosody_queue_dispatch(prosody_queue *queue,
-    const prosody_handler *handler, int32_t timeout_ms, uint32_t *count, prosody_error *error);
+                                                  const prosody_handler *handler,
+                                                  int32_t timeout_ms, uint32_t *count,
+                                                  prosody_error *error);
 
-/* Decodes a packed record of the kind message or excise. The result points into the record.
-   PROSODY_ERR_ARGUMENT for other kinds. */
-PROSODY_API prosody_status prosody_message_decode(
-    const prosody_record *record, prosody_message *out);
+/* Decodes a packed record of the kind message or excise; the result points into it. */
+PROSODY_API prosody_status prosody_message_decode(const prosody_record *record,
+                                                  prosody_message *out);
 
 /* Gives the header at an index: PROSODY_ERR_ARGUMENT beyond the last. The order is that of the
    record; names may repeat; a value may be null. */
-PROSODY_API prosody_status prosody_message_header(
-    const prosody_message *message, uint32_t index, prosody_bytes *name, prosody_bytes *value);
+PROSODY_API prosody_status prosody_message_header(const prosody_message *message, uint32_t index,
+                                                  prosody_bytes *name, prosody_bytes *value);
 
 /* ---- Client ---------------------------------------------------------------------------------- */
 /* Asynchronous calls take a queue and a tag, and return PROSODY_PENDING when they have begun. Then
    exactly one completion record with the tag comes out of the queue, perhaps before the call
-   returns. When they return something else, none comes. What this header says of their errors holds
-   for both ways. */
+   returns. When they return something else, none comes. Errors may come in both ways. */
 typedef struct prosody_client prosody_client;
 
 enum {
@@ -362,27 +361,27 @@ enum {
    completion leaves a client that is shut down. Settings that only the consumer needs do not fail
    here: see prosody_client_state. Log lines go to `queue`. */
 PROSODY_API prosody_status prosody_client_create(prosody_config *config, prosody_queue *queue,
-    uint64_t tag, prosody_client **out, prosody_error *error);
+                                                 uint64_t tag, prosody_client **out,
+                                                 prosody_error *error);
 
-/* Sends the client's log lines to another queue; NULL means standard error. Those for a queue that
-   was destroyed are dropped. */
-PROSODY_API prosody_status prosody_client_log(
-    prosody_client *client, prosody_queue *queue, prosody_error *error);
+/* Sends the client's log lines to another queue; NULL means standard error. */
+PROSODY_API prosody_status prosody_client_log(prosody_client *client, prosody_queue *queue,
+                                              prosody_error *error);
 
 /* Starts to consume the subscribed topics; records come out of `queue`. PROSODY_ERR_STATE when
    already subscribed, PROSODY_ERR_CONFIG when the settings do not allow it. */
-PROSODY_API prosody_status prosody_client_subscribe(
-    prosody_client *client, prosody_queue *queue, uint64_t tag, prosody_error *error);
+PROSODY_API prosody_status prosody_client_subscribe(prosody_client *client, prosody_queue *queue,
+                                                    uint64_t tag, prosody_error *error);
 
 /* Stops to consume: handlers end, offsets are committed, the group is left. Handlers get a cancel
    record near the end of shutdown_timeout. PROSODY_ERR_STATE when not subscribed. */
-PROSODY_API prosody_status prosody_client_unsubscribe(
-    prosody_client *client, prosody_queue *queue, uint64_t tag, prosody_error *error);
+PROSODY_API prosody_status prosody_client_unsubscribe(prosody_client *client, prosody_queue *queue,
+                                                      uint64_t tag, prosody_error *error);
 
 /* Unsubscribes and closes the client. Calling it again, or from several threads, is fine: all wait
    for the same end. Other calls then give PROSODY_ERR_CLOSED. */
-PROSODY_API prosody_status prosody_client_shutdown(
-    prosody_client *client, prosody_queue *queue, uint64_t tag, prosody_error *error);
+PROSODY_API prosody_status prosody_client_shutdown(prosody_client *client, prosody_queue *queue,
+                                                   uint64_t tag, prosody_error *error);
 
 /* A header to send. A value may be null. */
 typedef struct prosody_header {
@@ -405,33 +404,36 @@ typedef struct prosody_outgoing {
    has offset -1. PROSODY_ERR_INVALID, PROSODY_ERR_TOO_LARGE: nothing was sent. PROSODY_ERR_TIMEOUT:
    send_timeout is over; whether the record was written is not known. */
 PROSODY_API prosody_status prosody_client_send(prosody_client *client, prosody_queue *queue,
-    uint64_t tag, const prosody_outgoing *record, prosody_error *error);
+                                               uint64_t tag, const prosody_outgoing *record,
+                                               prosody_error *error);
 
-/* Sends an excise record, a null payload: it orders the deletion of a key's data. Otherwise like
-   prosody_client_send. */
+/* Sends an excise record, a null payload: it orders the deletion of a key's data. */
 PROSODY_API prosody_status prosody_client_excise(prosody_client *client, prosody_queue *queue,
-    uint64_t tag, const prosody_outgoing *record, prosody_error *error);
+                                                 uint64_t tag, const prosody_outgoing *record,
+                                                 prosody_error *error);
 
 /* Tells the state. PROSODY_ERR_CONFIG with a text when the settings do not allow to consume. */
-PROSODY_API prosody_status prosody_client_state(
-    prosody_client *client, int32_t *state, prosody_error *error);
+PROSODY_API prosody_status prosody_client_state(prosody_client *client, int32_t *state,
+                                                prosody_error *error);
 
 /* Tells how many partitions the client owns; 0 unless running. */
-PROSODY_API prosody_status prosody_client_partitions(
-    prosody_client *client, uint32_t *count, prosody_error *error);
+PROSODY_API prosody_status prosody_client_partitions(prosody_client *client, uint32_t *count,
+                                                     prosody_error *error);
 
 /* Tells whether something has stopped moving for stall_threshold; 0 unless running. */
-PROSODY_API prosody_status prosody_client_stalled(
-    prosody_client *client, int32_t *stalled, prosody_error *error);
+PROSODY_API prosody_status prosody_client_stalled(prosody_client *client, int32_t *stalled,
+                                                  prosody_error *error);
 
 /* Writes the client's source system. PROSODY_SHORT when it does not fit. */
-PROSODY_API prosody_status prosody_client_source(
-    prosody_client *client, void *buffer, size_t capacity, size_t *size, prosody_error *error);
+PROSODY_API prosody_status prosody_client_source(prosody_client *client, void *buffer,
+                                                 size_t capacity, size_t *size,
+                                                 prosody_error *error);
 
 /* Writes counters and the state of each partition as JSON; its member `library` counts the live
    handles and invocations of the process. PROSODY_SHORT when it does not fit. */
-PROSODY_API prosody_status prosody_client_stats(
-    prosody_client *client, void *buffer, size_t capacity, size_t *size, prosody_error *error);
+PROSODY_API prosody_status prosody_client_stats(prosody_client *client, void *buffer,
+                                                size_t capacity, size_t *size,
+                                                prosody_error *error);
 
 /* Frees a client. One that is still open shuts down in the background. */
 PROSODY_API void prosody_client_destroy(prosody_client *client);
@@ -454,10 +456,9 @@ typedef struct prosody_outcome {
 
 /* Ends invocations, each once. All are tried; the status is the first error: PROSODY_ERR_SETTLED
    for one that is over, PROSODY_ERR_REVOKED for one whose partition has gone, PROSODY_ERR_HANDLE
-   for no invocation at all. When an argument is malformed, none is ended. Text that is not UTF-8 is
-   repaired. */
-PROSODY_API prosody_status prosody_complete(
-    const prosody_outcome *outcomes, size_t count, prosody_error *error);
+   for no invocation at all. When an argument is malformed, none is ended. */
+PROSODY_API prosody_status prosody_complete(const prosody_outcome *outcomes, size_t count,
+                                            prosody_error *error);
 
 /* PROSODY_OK: go on. PROSODY_ERR_CANCELLED: stop. PROSODY_ERR_SETTLED: it is over.
    PROSODY_ERR_HANDLE: no invocation. */
@@ -465,7 +466,6 @@ PROSODY_API prosody_status prosody_should_cancel(uint64_t invocation);
 
 /* ---- Topics ---------------------------------------------------------------------------------- */
 typedef struct prosody_admin prosody_admin;
-
 /* What a new topic is like. Zero and null mean the broker's own setting. */
 typedef struct prosody_topic {
   uint32_t size; /* sizeof(prosody_topic) */
@@ -477,18 +477,19 @@ typedef struct prosody_topic {
   int64_t retention_ms;         /* -1: no limit */
 } prosody_topic;
 
-/* Makes an admin client. It needs the option bootstrap_servers, or mock; faults of other options do
-   not matter. */
-PROSODY_API prosody_status prosody_admin_create(
-    prosody_config *config, prosody_admin **out, prosody_error *error);
+/* Makes an admin client. It needs the option bootstrap_servers, or mock, and no other. */
+PROSODY_API prosody_status prosody_admin_create(prosody_config *config, prosody_admin **out,
+                                                prosody_error *error);
 
 /* Creates a topic; complete when it can be used. PROSODY_ERR_EXISTS. */
 PROSODY_API prosody_status prosody_admin_create_topic(prosody_admin *admin, prosody_queue *queue,
-    uint64_t tag, const prosody_topic *topic, prosody_error *error);
+                                                      uint64_t tag, const prosody_topic *topic,
+                                                      prosody_error *error);
 
 /* Deletes a topic. One that does not exist is no error. */
 PROSODY_API prosody_status prosody_admin_delete_topic(prosody_admin *admin, prosody_queue *queue,
-    uint64_t tag, prosody_bytes name, prosody_error *error);
+                                                      uint64_t tag, prosody_bytes name,
+                                                      prosody_error *error);
 
 /* Frees an admin client. */
 PROSODY_API void prosody_admin_destroy(prosody_admin *admin);
@@ -496,5 +497,4 @@ PROSODY_API void prosody_admin_destroy(prosody_admin *admin);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -1,0 +1,287 @@
+/* Every function of the header with handles that are none, and arguments that are malformed: the
+   answer is a code, never a crash. The Makefile checks that no function is left out. */
+#include "test.h"
+
+static host h;
+static prosody_config *config, *stale_config;
+static prosody_client *stale_client;
+static prosody_queue *stale_queue;
+static prosody_admin *admin, *stale_admin;
+static prosody_error error;
+static size_t size;
+static uint32_t count;
+static int32_t number;
+static _Alignas(8) char buffer[1024];
+
+/* Handles that are none: never issued, freed, of another kind, and addresses of all sorts, one in
+   the heap of Go among them. */
+#define BAD 12
+static void *bad[BAD];
+
+static void fill(void *stale, void *foreign) {
+  void *list[BAD] = {NULL,
+                     stale,
+                     foreign,
+                     (void *)1,
+                     (void *)8,
+                     (void *)UINTPTR_MAX,
+                     (void *)(UINTPTR_MAX - 7),
+                     (void *)0xdeadbeefULL,
+                     (void *)0xc000000008ULL,
+                     (void *)0xc000100000ULL,
+                     buffer,
+                     (char *)h.queue + 1};
+  memcpy(bad, list, sizeof bad);
+}
+
+#define EACH(stale, foreign, call)                                                                 \
+  do {                                                                                             \
+    fill(stale, foreign);                                                                          \
+    for (int i = 0; i < BAD; i++) {                                                                \
+      void *x = bad[i];                                                                            \
+      error = fresh();                                                                             \
+      STATUS(PROSODY_ERR_HANDLE, call);                                                            \
+      CHECK(error.status == PROSODY_ERR_HANDLE);                                                   \
+      CHECK(error.category == PROSODY_CATEGORY_USAGE);                                             \
+      CHECK(error.text_size == strlen(error.text));                                                \
+      CHECK(error.text_size > 0);                                                                  \
+    }                                                                                              \
+  } while (0)
+
+#define DESTROY(stale, foreign, call)                                                              \
+  do {                                                                                             \
+    fill(stale, foreign);                                                                          \
+    for (int i = 0; i < BAD; i++) {                                                                \
+      void *x = bad[i];                                                                            \
+      call;                                                                                        \
+    }                                                                                              \
+  } while (0)
+
+static void configurations(void) {
+  prosody_bytes name = bytes("group_id"), value = bytes("g"), wrong = sized(NULL, 3);
+  EACH(stale_config, h.queue, prosody_config_set(x, name, value, &error));
+  EACH(stale_config, h.queue, prosody_config_set_list(x, name, &value, 1, &error));
+  EACH(stale_config, h.queue, prosody_config_set_none(x, name, &error));
+  EACH(stale_config, h.queue, prosody_config_check(x, buffer, sizeof buffer, &size, &error));
+  DESTROY(stale_config, h.queue, prosody_config_destroy(x));
+
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_create(NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set(config, wrong, value, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set(config, name, wrong, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set(config, name, sized("", SIZE_MAX), &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set(config, name, sized("", 1u << 31), &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set(config, bytes(NULL), value, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set(config, name, bytes(NULL), &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set(config, name, bytes("\xff\xfe"), &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set_list(config, name, NULL, 1, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set_list(config, name, &value, SIZE_MAX, &error));
+  STATUS(PROSODY_ERR_ARGUMENT,
+         prosody_config_set_list(config, bytes("subscribed_topics"), &wrong, 1, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set_none(config, wrong, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_set_none(config, bytes("no_such"), &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_check(config, NULL, 8, &size, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_config_check(config, buffer, 8, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_options(NULL, 8, &size, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_options(buffer, 8, NULL, &error));
+  OK(prosody_config_set_list(config, bytes("subscribed_topics"), NULL, 0, &error));
+  OK(prosody_config_set(config, bytes("source_system"), sized((void *)1, 0), &error));
+}
+
+static void queues(void) {
+  EACH(stale_queue, config,
+       prosody_queue_poll(x, buffer, sizeof buffer, 10, &size, &count, &error));
+  EACH(stale_queue, config, prosody_queue_dispatch(x, &h.handler, 10, &count, &error));
+  fill(stale_queue, config);
+  for (int i = 0; i < BAD; i++) {
+    STATUS(PROSODY_ERR_HANDLE, prosody_queue_wake(bad[i]));
+    CHECK(prosody_queue_fd(bad[i]) == -1);
+  }
+  DESTROY(stale_queue, config, prosody_queue_destroy(x));
+
+  prosody_queue *q = h.queue;
+  prosody_handler small = h.handler;
+  small.size = 8;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_queue_create(NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_queue_poll(q, buffer, 8, 0, NULL, &count, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_queue_poll(q, buffer, 8, 0, &size, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_queue_dispatch(q, NULL, 0, &count, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_queue_dispatch(q, &small, 0, &count, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_queue_dispatch(q, &h.handler, -2, &count, &error));
+  OK(prosody_queue_poll(q, buffer, 8, 0, &size, &count, &error));
+
+  prosody_message message;
+  prosody_record record = {sizeof record, PROSODY_RECORD_LOG, 0, 0};
+  memset(&message, 0, sizeof message);
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_message_decode(NULL, &message));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_message_decode(&record, &message));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_message_decode(&record, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_message_header(NULL, 0, NULL, NULL));
+  prosody_bytes b;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_message_header(&message, 0, &b, &b));
+}
+
+static void clients(void) {
+  prosody_queue *q = h.queue;
+  prosody_client *c = h.client, *out = NULL;
+  prosody_outgoing record;
+  memset(&record, 0, sizeof record);
+  record.size = sizeof record;
+  record.topic = bytes("handles");
+  record.key = bytes("k");
+  record.payload = bytes("{}");
+  prosody_outgoing excise = record;
+  excise.payload = bytes(NULL);
+
+  EACH(stale_config, q, prosody_client_create(x, q, 9, &out, &error));
+  EACH(stale_queue, config, prosody_client_create(config, x, 9, &out, &error));
+  EACH(stale_client, q, prosody_client_log(x, q, &error));
+  EACH(stale_client, q, prosody_client_subscribe(x, q, 9, &error));
+  EACH(stale_queue, config, prosody_client_subscribe(c, x, 9, &error));
+  EACH(stale_client, q, prosody_client_unsubscribe(x, q, 9, &error));
+  EACH(stale_queue, config, prosody_client_unsubscribe(c, x, 9, &error));
+  EACH(stale_client, q, prosody_client_shutdown(x, q, 9, &error));
+  EACH(stale_queue, config, prosody_client_shutdown(c, x, 9, &error));
+  EACH(stale_client, q, prosody_client_send(x, q, 9, &record, &error));
+  EACH(stale_queue, config, prosody_client_send(c, x, 9, &record, &error));
+  EACH(stale_client, q, prosody_client_excise(x, q, 9, &excise, &error));
+  EACH(stale_queue, config, prosody_client_excise(c, x, 9, &excise, &error));
+  EACH(stale_client, q, prosody_client_state(x, &number, &error));
+  EACH(stale_client, q, prosody_client_partitions(x, &count, &error));
+  EACH(stale_client, q, prosody_client_stalled(x, &number, &error));
+  EACH(stale_client, q, prosody_client_source(x, buffer, sizeof buffer, &size, &error));
+  EACH(stale_client, q, prosody_client_stats(x, buffer, sizeof buffer, &size, &error));
+  DESTROY(stale_client, q, prosody_client_destroy(x));
+  fill(stale_queue, config);
+  for (int i = 1; i < BAD; i++) /* NULL is standard error */
+    STATUS(PROSODY_ERR_HANDLE, prosody_client_log(c, bad[i], &error));
+
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_create(config, q, 9, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_state(c, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_partitions(c, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_stalled(c, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_source(c, buffer, 8, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_stats(c, NULL, 8, &size, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_send(c, q, 9, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_excise(c, q, 9, &record, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_send(c, q, 9, &excise, &error));
+  record.size = 8;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_send(c, q, 9, &record, &error));
+  record.size = sizeof record;
+  record.key = sized(NULL, SIZE_MAX);
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_send(c, q, 9, &record, &error));
+  record.key = sized("k", SIZE_MAX);
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_send(c, q, 9, &record, &error));
+  record.key = bytes("k");
+  record.payload = sized("{}", 1u << 31);
+  STATUS(PROSODY_ERR_TOO_LARGE, prosody_client_send(c, q, 9, &record, &error));
+  CHECK(error.category == PROSODY_CATEGORY_PERMANENT);
+  record.payload = bytes("{}");
+  record.headers_count = 1;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_send(c, q, 9, &record, &error));
+  prosody_header header = {bytes(NULL), bytes("v")};
+  record.headers = &header;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_send(c, q, 9, &record, &error));
+  header.name = sized("n", 1u << 31);
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_send(c, q, 9, &record, &error));
+  header.name = bytes("n");
+  header.value = sized(NULL, 1);
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_send(c, q, 9, &record, &error));
+  error.size = 4; /* an error of unknown size is not written to */
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_state(c, &number, &error));
+}
+
+static void invocations(void) {
+  uint64_t tokens[] = {0,
+                       1,
+                       63,
+                       64,
+                       UINT32_MAX,
+                       UINT64_MAX,
+                       0xdeadbeefcafe,
+                       1ULL << 32,
+                       (1ULL << 63) + 5,
+                       (uint64_t)(uintptr_t)h.queue};
+  for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+    prosody_outcome outcome;
+    memset(&outcome, 0, sizeof outcome);
+    outcome.size = sizeof outcome;
+    outcome.invocation = tokens[i];
+    STATUS(PROSODY_ERR_HANDLE, prosody_complete(&outcome, 1, &error));
+    STATUS(PROSODY_ERR_HANDLE, prosody_should_cancel(tokens[i]));
+    outcome.size = 1;
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_complete(&outcome, 1, &error));
+    outcome.size = sizeof outcome;
+    outcome.response = sized(NULL, 1);
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_complete(&outcome, 1, &error));
+  }
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_complete(NULL, 1, &error));
+  prosody_outcome one = {.size = sizeof one};
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_complete(&one, SIZE_MAX, &error));
+}
+
+static void admins(void) {
+  prosody_queue *q = h.queue;
+  prosody_admin *out = NULL;
+  prosody_topic topic;
+  memset(&topic, 0, sizeof topic);
+  topic.size = sizeof topic;
+  topic.name = bytes("t");
+  EACH(stale_config, q, prosody_admin_create(x, &out, &error));
+  EACH(stale_admin, q, prosody_admin_create_topic(x, q, 9, &topic, &error));
+  EACH(stale_queue, config, prosody_admin_create_topic(admin, x, 9, &topic, &error));
+  EACH(stale_admin, q, prosody_admin_delete_topic(x, q, 9, bytes("t"), &error));
+  EACH(stale_queue, config, prosody_admin_delete_topic(admin, x, 9, bytes("t"), &error));
+  DESTROY(stale_admin, q, prosody_admin_destroy(x));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_admin_create(config, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_admin_create_topic(admin, q, 9, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_admin_delete_topic(admin, q, 9, sized(NULL, 1), &error));
+  topic.partitions = -1;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_admin_create_topic(admin, q, 9, &topic, &error));
+  topic.size = 1;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_admin_create_topic(admin, q, 9, &topic, &error));
+}
+
+int main(void) {
+  CHECK(prosody_abi_version() == PROSODY_ABI_VERSION);
+  CHECK(strcmp(prosody_version(), PROSODY_VERSION) == 0);
+  CHECK(strcmp(prosody_status_name(PROSODY_ERR_SETTLED), "PROSODY_ERR_SETTLED") == 0);
+  CHECK(strcmp(prosody_status_name(-5), "unknown") == 0);
+  OK(prosody_signals_fix());
+
+  host_init(&h);
+  config = mock_config("handles");
+  host_client(&h, config);
+  OK(prosody_admin_create(config, &admin, NULL));
+  OK(prosody_config_create(&stale_config, NULL));
+  OK(prosody_queue_create(&stale_queue, NULL));
+  PENDING(prosody_client_create(config, stale_queue, 1, &stale_client, NULL));
+  OK(prosody_admin_create(config, &stale_admin, NULL));
+  prosody_config_destroy(stale_config);
+  prosody_queue_destroy(stale_queue);
+  prosody_client_destroy(stale_client);
+  prosody_admin_destroy(stale_admin);
+
+  error = fresh();
+  configurations();
+  queues();
+  clients();
+  error = fresh();
+  invocations();
+  admins();
+
+  /* Freed addresses do not come back: an old handle does not name a new object. */
+  for (int i = 0; i < 1000; i++) {
+    prosody_config *one, *two;
+    OK(prosody_config_create(&one, NULL));
+    prosody_config_destroy(one);
+    OK(prosody_config_create(&two, NULL));
+    CHECK(one != two);
+    STATUS(PROSODY_ERR_HANDLE, prosody_config_set(one, bytes("group_id"), bytes("g"), NULL));
+    prosody_config_destroy(two);
+  }
+  prosody_admin_destroy(admin);
+  prosody_config_destroy(config);
+  prosody_client_destroy(h.client);
+  host_free(&h);
+  return 0;
+}
