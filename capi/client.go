@@ -216,7 +216,7 @@ func goClientStalled(c C.uintptr_t, out *C.int32_t, e *C.prosody_error) (status 
 	defer guard(name, e, &status)
 	return ask(name, c, e, func(p *peer) C.prosody_status {
 		*out = 0
-		if p.core != nil && p.core.Stalled() {
+		if p.core != nil && len(p.core.Stalled()) > 0 {
 			*out = 1
 		}
 		return C.PROSODY_OK
@@ -243,7 +243,10 @@ func goClientStats(c C.uintptr_t, buffer unsafe.Pointer, capacity C.size_t, size
 		if p.core == nil {
 			return report(e, p.failed)
 		}
-		stats := p.core.Stats()
+		stats, err := p.core.Stats()
+		if err != nil {
+			return report(e, err)
+		}
 		own, err := json.Marshal(map[string]any{
 			"handles": library.handles.Live(), "invocations": library.slots.Used(),
 		})
