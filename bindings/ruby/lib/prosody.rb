@@ -1,0 +1,32 @@
+# frozen_string_literal: true
+
+# A Kafka client for services that keep state per key.
+#
+# Requiring it loads no native library: that happens with the first client.
+module Prosody
+end
+
+require_relative "prosody/version"
+require_relative "prosody/errors"
+require_relative "prosody/classification"
+require_relative "prosody/handler"
+require_relative "prosody/configuration"
+require_relative "prosody/codec"
+require_relative "prosody/message"
+require_relative "prosody/context"
+require_relative "prosody/log"
+require_relative "prosody/library"
+require_relative "prosody/settings"
+require_relative "prosody/packed"
+require_relative "prosody/call"
+require_relative "prosody/channel"
+require_relative "prosody/port"
+require_relative "prosody/attempt"
+require_relative "prosody/pool"
+require_relative "prosody/fibers"
+require_relative "prosody/subscription"
+require_relative "prosody/core"
+require_relative "prosody/signals"
+require_relative "prosody/runtime"
+require_relative "prosody/client"
+require_relative "prosody/admin"

@@ -1,0 +1,151 @@
+# frozen_string_literal: true
+
+module Prosody
+  # One run of the handler for one event. Whatever the handler does, the attempt gets an outcome.
+  # @private
+  class Attempt
+    OUTCOME = "LlQQQQQ"
+    OUTCOME_SIZE = 48
+    FIRST = Demand.new(:normal, 0)
+    ENDING = [SystemExit, SignalException].freeze
+    private_constant :OUTCOME, :OUTCOME_SIZE, :FIRST, :ENDING
+
+    # @return [Cancelled, nil] why the handler is to stop
+    attr_reader :cancelled
+    # @return [Object, nil] who runs the attempt: lets the handler be interrupted, and stops it
+    attr_reader :runner
+
+    def initialize(subscription, token, raw)
+      @subscription = subscription
+      @token = token
+      @raw = raw
+      @settled = false
+    end
+
+    # Runs the handler within the guard of the runner.
+    def run(runner)
+      @runner = runner
+      event = read
+      result = runner.guard(self) { call(event) }
+      succeed(event.response_requested? ? response(result) : nil)
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      fail(e) unless @settled
+    ensure
+      abandon
+    end
+
+    # Notes that the handler is to stop; the runner stops it.
+    def cancel(reason)
+      @cancelled = Cancelled.new(reason)
+      yield
+      wake
+    end
+
+    # The attempt fails unless it has an outcome: its thread was killed.
+    def abandon
+      fail(TransientError.new("the handler's thread was killed")) unless @settled
+    end
+
+    def demand
+      @flags.to_i.anybits?(Packed::FLAG_FAILURE) ? Demand.new(:failure, @retries) : FIRST
+    end
+
+    def cancelled?
+      return true if @cancelled || @settled
+
+      @subscription.library.should_cancel(@token) != Library::OK
+    end
+
+    def await_cancel
+      return if @cancelled || @settled
+
+      waiter = Thread::Queue.new
+      (@waiters ||= []) << waiter
+      waiter.pop unless @cancelled || @settled
+      nil
+    ensure
+      @waiters&.delete(waiter)
+    end
+
+    private
+
+    def read
+      fields = Packed.event(@raw, @subscription.names)
+      @raw = nil
+      @flags = fields.flags
+      @retries = fields.retries
+      known = {
+        topic: fields.topic, partition: fields.partition, offset: fields.offset, timestamp: fields.timestamp,
+        key: fields.key, headers: fields.headers, source_system: fields.source,
+        response_requested: @flags.anybits?(Packed::FLAG_RESPONSE)
+      }
+      @place = fields
+      fields.payload ? Message.new(payload: Codec.decode(fields.payload), **known) : ExciseMessage.new(**known)
+    rescue JSON::JSONError => e
+      raise PermanentError, "the payload cannot be read: #{Failure.text(e)[0, 200]}"
+    end
+
+    def call(event)
+      handler = @subscription.handler
+      context = Context.new(self)
+      event.is_a?(Message) ? handler.on_message(context, event) : handler.on_excise(context, event)
+    end
+
+    def response(result)
+      Codec.encode(result)
+    rescue ArgumentError => e
+      raise PermanentError, "the response: #{e.message}"
+    end
+
+    def succeed(response)
+      settle(Library::SUCCESS, response, nil)
+    end
+
+    def fail(error)
+      permanent = Failure.permanent?(error)
+      settle(permanent ? Library::PERMANENT : Library::TRANSIENT, nil, Failure.describe(error))
+      report(error, permanent)
+      Thread.main.raise(error) if ENDING.any? { |kind| error.is_a?(kind) }
+    end
+
+    def settle(result, response, text)
+      @settled = true
+      complete(result, response, text)
+      @subscription.over(@token)
+      wake
+    end
+
+    def complete(result, response, text)
+      library = @subscription.library
+      if response.nil? && text.nil?
+        library.complete([OUTCOME_SIZE, result, @token, 0, 0, 0, 0].pack(OUTCOME), 1, nil)
+        return
+      end
+      bytes = "#{response}#{text}"
+      memory = FFI::MemoryPointer.new(1, OUTCOME_SIZE + bytes.bytesize + 1, false)
+      start = memory.address + OUTCOME_SIZE
+      parts = response ? [start, response.bytesize, 0, 0] : [0, 0, start, text.bytesize]
+      memory.put_bytes(0, [OUTCOME_SIZE, result, @token, *parts].pack(OUTCOME))
+      memory.put_bytes(OUTCOME_SIZE, bytes)
+      library.complete(memory, 1, nil)
+    end
+
+    def wake
+      @waiters&.dup&.each { |waiter| waiter << nil }
+    end
+
+    def report(error, permanent)
+      expected = error.equal?(@cancelled) || (@cancelled && !error.is_a?(StandardError))
+      where = @place ? " #{@place.topic}[#{@place.partition}]@#{@place.offset}" : ""
+      text = "message handling failed#{' for good' if permanent}:#{where} #{details(error)}"
+      @subscription.log.write(expected ? Logger::WARN : Logger::ERROR, "prosody.handler", text)
+    end
+
+    def details(error)
+      error.full_message(highlight: false, order: :top)
+    rescue Exception # rubocop:disable Lint/RescueException
+      Failure.describe(error)
+    end
+  end
+  private_constant :Attempt
+end

@@ -1,0 +1,181 @@
+# frozen_string_literal: true
+
+module Prosody
+  # The native part of a client. It may outlive the client: one that is open is shut down first.
+  # @private
+  class Core
+    ERROR = Library::ERROR_SIZE
+    OUTGOING = "LLQQQQQQQ"
+    OUTGOING_SIZE = 64
+    HEADER_SIZE = 32
+    NEVER = Hash[Object, :never].freeze
+    private_constant :ERROR, :OUTGOING, :OUTGOING_SIZE, :HEADER_SIZE, :NEVER
+
+    # What ends a client that was collected. It must not know the client.
+    def self.finalizer(core)
+      proc { core.retire }
+    end
+
+    attr_reader :source
+
+    def initialize(runtime, configuration)
+      @runtime = runtime
+      @library = runtime.library
+      @handle = FFI::Pointer::NULL
+      @subscriptions = []
+      @answer = method(:check)
+      @ended = false
+      @retired = false
+      made = false
+      create(configuration).wait
+      @source = @library.text(:client_source, @handle)
+      made = true
+    ensure
+      retire unless made
+    end
+
+    # Sends a record; payload is nil for an excise record.
+    def deliver(topic, key, payload, headers)
+      error = FFI::MemoryPointer.new(1, ERROR + room(topic, key, payload, headers), false)
+      outgoing = pack(error, topic, key, payload, headers)
+      function = payload ? :client_send : :client_excise
+      @runtime.port.ask(@answer, error) do |queue, tag|
+        @library.public_send(function, @handle, queue, tag, outgoing, error)
+      end
+    end
+
+    # @return [Call]
+    def begin_subscribe(handler)
+      Thread.handle_interrupt(NEVER) do
+        subscription = Subscription.new(@runtime, handler)
+        @subscriptions << subscription
+        begin
+          start(subscription)
+        rescue Exception # rubocop:disable Lint/RescueException
+          release([subscription])
+          raise
+        end
+      end
+    end
+
+    # @return [Call]
+    def begin_unsubscribe
+      before = @subscriptions.dup
+      finish = lambda do |completion|
+        check(completion)
+        release(before.select(&:running))
+      end
+      @runtime.port.begin(finish) { |queue, tag, error| @library.client_unsubscribe(@handle, queue, tag, error) }
+    end
+
+    # @return [Call]
+    def begin_shutdown
+      finish = lambda do |completion|
+        @ended = true
+        @runtime.remove(self)
+        release(@subscriptions.dup)
+        destroy if @retired
+        check(completion)
+      end
+      @runtime.port.begin(finish) { |queue, tag, error| @library.client_shutdown(@handle, queue, tag, error) }
+    end
+
+    # @return [Integer]
+    def number(function)
+      error = Library.error
+      out = FFI::MemoryPointer.new(:int32)
+      @library.check(@library.public_send(function, @handle, out, error), error)
+      out.get_int32(0)
+    end
+
+    # Ends a client that nobody knows any more. May run in any thread at any moment.
+    def retire
+      return if @runtime.forked? || @runtime.ending? || @handle.null?
+      return destroy if @ended
+
+      @retired = true
+      @runtime.log.write(Logger::WARN, "prosody", "a client was not shut down: call Prosody::Client#shutdown") if @source
+      begin_shutdown
+    rescue CallError
+      destroy
+    end
+
+    private
+
+    def check(completion)
+      return if completion.status == Library::OK
+
+      raise @library.fault(completion.status, completion.category, completion.text)
+    end
+
+    def create(configuration)
+      out = FFI::MemoryPointer.new(:pointer)
+      Settings.open(@library, configuration) do |config|
+        @runtime.port.begin(@answer) do |queue, tag, error|
+          status = @library.client_create(config, queue, tag, out, error)
+          @handle = out.get_pointer(0)
+          @runtime.add(self) if status == Library::PENDING
+          status
+        end
+      end
+    end
+
+    def start(subscription)
+      finish = lambda do |completion|
+        check(completion)
+        subscription.running = true
+        nil
+      rescue StandardError
+        release([subscription])
+        raise
+      end
+      @runtime.port.begin(finish) do |_, tag, error|
+        @library.client_subscribe(@handle, subscription.handle, tag, error)
+      end
+    end
+
+    def release(subscriptions)
+      subscriptions.each do |subscription|
+        @subscriptions.delete(subscription)
+        subscription.close
+      end
+      nil
+    end
+
+    def destroy
+      @runtime.remove(self)
+      handle = @handle
+      @handle = FFI::Pointer::NULL
+      @library.client_destroy(handle)
+    end
+
+    def room(topic, key, payload, headers)
+      size = OUTGOING_SIZE + topic.bytesize + key.bytesize + (payload ? payload.bytesize : 0) + 1
+      headers.each { |name, value| size += HEADER_SIZE + name.bytesize + (value ? value.bytesize : 0) }
+      size
+    end
+
+    # The memory holds the error, the record, the table of headers, then all bytes.
+    def pack(memory, topic, key, payload, headers)
+      memory.put_bytes(0, Library::NO_ERROR)
+      record = memory + ERROR
+      table = OUTGOING_SIZE
+      at = table + (HEADER_SIZE * headers.size)
+      base = record.address
+      place = lambda do |text|
+        record.put_bytes(at, text)
+        at += text.bytesize
+        base + at - text.bytesize
+      end
+      parts = [place.(topic), topic.bytesize, place.(key), key.bytesize]
+      parts.push(*(payload ? [place.(payload), payload.bytesize] : [0, 0]))
+      headers.each_with_index do |(name, value), index|
+        pair = [place.(name), name.bytesize, value ? place.(value) : 0, value ? value.bytesize : 0]
+        record.put_bytes(table + (HEADER_SIZE * index), pair.pack("QQQQ"))
+      end
+      record.put_bytes(0, [OUTGOING_SIZE, headers.size, *parts, headers.empty? ? 0 : base + table].pack(OUTGOING))
+      record
+    end
+  end
+  private_constant :Core
+end

@@ -1,0 +1,161 @@
+# frozen_string_literal: true
+
+module Prosody
+  # What messages and excise records have in common. Objects are frozen and compare by value.
+  class Record
+    # @return [String]
+    attr_reader :topic
+    # @return [Integer]
+    attr_reader :partition
+    # @return [Integer]
+    attr_reader :offset
+    # @return [String]
+    attr_reader :key
+    # @return [Array<Array(String, String)>] name and bytes, or nil for no value; names may repeat
+    attr_reader :headers
+    # @return [String, nil] the system that sent the record
+    attr_reader :source_system
+
+    # @private
+    attr_reader :milliseconds
+
+    # @param timestamp [Time, Integer] a time, or milliseconds since the epoch
+    def initialize(topic:, partition:, offset:, timestamp:, key:,
+                   headers: [], source_system: nil, response_requested: false)
+      @topic = topic
+      @partition = partition
+      @offset = offset
+      @milliseconds = timestamp.is_a?(Integer) ? timestamp : (timestamp.to_r * 1000).floor
+      @key = key
+      @headers = headers
+      @source_system = source_system
+      @response_requested = response_requested
+    end
+
+    # @return [Time] in UTC, to the millisecond
+    def timestamp
+      Time.at(0, @milliseconds, :millisecond, in: "UTC")
+    end
+
+    # @return [Boolean] whether the sender waits for what the handler returns
+    def response_requested?
+      @response_requested
+    end
+
+    # Compares what identifies and what was sent; not headers, sender and request.
+    def ==(other)
+      other.instance_of?(self.class) && identity == other.identity
+    end
+    alias eql? ==
+
+    def hash
+      identity.hash
+    end
+
+    def to_h
+      { topic: topic, partition: partition, offset: offset, timestamp: timestamp, key: key,
+        headers: headers, source_system: source_system, response_requested: response_requested? }
+    end
+
+    def deconstruct_keys(_names)
+      to_h
+    end
+
+    def inspect
+      "#<#{self.class} #{topic}[#{partition}]@#{offset} key=#{key.inspect}>"
+    end
+
+    protected
+
+    def identity
+      [@topic, @partition, @offset, @milliseconds, @key]
+    end
+  end
+  private_constant :Record
+
+  # A record with a payload.
+  class Message < Record
+    # @return [Object] the value of the JSON payload
+    attr_reader :payload
+
+    def initialize(payload:, **fields)
+      super(**fields)
+      @payload = payload
+      freeze
+    end
+
+    def to_h
+      super.merge(payload: payload)
+    end
+
+    protected
+
+    def identity
+      super << @payload
+    end
+  end
+
+  # A record without payload: the data of its key is to be deleted.
+  class ExciseMessage < Record
+    def initialize(**fields)
+      super
+      freeze
+    end
+  end
+
+  # A timer that has come due.
+  class Timer
+    # @return [String]
+    attr_reader :key
+    # @return [Time] in UTC
+    attr_reader :time
+
+    def initialize(key:, time:)
+      @key = key
+      @time = time.getutc.freeze
+      freeze
+    end
+
+    def ==(other)
+      other.instance_of?(Timer) && key == other.key && time == other.time
+    end
+    alias eql? ==
+
+    def hash
+      [key, time].hash
+    end
+  end
+
+  # Why an event is handled: for the first time, or again after a failure.
+  class Demand
+    # @return [Symbol] :normal or :failure
+    attr_reader :kind
+    # @return [Integer] 0 at first, 1 for the first retry
+    attr_reader :retries
+
+    def initialize(kind, retries)
+      @kind = kind
+      @retries = retries
+      freeze
+    end
+
+    alias retry retries
+
+    def normal?
+      kind == :normal
+    end
+
+    def failure?
+      kind == :failure
+    end
+
+    def ==(other)
+      other.instance_of?(Demand) && kind == other.kind && retries == other.retries
+    end
+    alias eql? ==
+
+    def hash
+      [kind, retries].hash
+    end
+  end
+end
