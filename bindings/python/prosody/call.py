@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
-
-from prosody.record import Completion
 
 T = TypeVar("T")
 
 
-class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
+class Call(Coroutine[Any, Any, T]):
     """The result of a call that has begun already.
 
-    It is a future, and also a coroutine, so that `await`, `asyncio.gather`, `ensure_future`,
-    `wait_for` and `create_task` all take it. It may also be dropped: a failure is then logged.
+    It is a coroutine to asyncio, so that `await`, `asyncio.gather`, `ensure_future`, `wait_for` and
+    `create_task` all take it; it may be awaited again. It may also be dropped: a failure is then
+    logged.
     """
 
-    finish: Callable[[Completion], T] | None = None
-    label = "call"
-    _steps: Any = None
+    __slots__ = ("_label", "_steps", "_taken", "future")
+
+    def __init__(self, future: asyncio.Future[T], label: str) -> None:
+        self.future = future
+        self._label = label
+        self._taken = False
+        self._steps: Any = None
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        self._taken = True
+        return self.future.__await__()
 
     def send(self, value: Any, /) -> Any:
         """Goes on as a coroutine."""
@@ -33,16 +42,30 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
 
     def close(self) -> None:
         """Ends the coroutine; the call goes on."""
-        self._steps = iter(())
+        if self._steps is not None:
+            self._steps.close()
 
     def _iterator(self) -> Any:
         if self._steps is None:
-            self._steps = asyncio.Future.__await__(self)
+            self._steps = self.__await__()
         return self._steps
 
+    @property
+    def __name__(self) -> str:  # asyncio shows it as the name of the coroutine
+        return self._label
+
+    def __repr__(self) -> str:
+        return f"<Call {self._label} {self.future!r}>"
+
     def __del__(self) -> None:
-        if getattr(self, "_log_traceback", False):
-            error = self.exception()
-            logging.getLogger("prosody").error(
-                "%s failed, and its result was not awaited: %s", self.label, error, exc_info=error
-            )
+        if not self._taken:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self.future.add_done_callback(functools.partial(_report, self._label))
+
+
+def _report(label: str, future: asyncio.Future[Any]) -> None:
+    error = None if future.cancelled() else future.exception()
+    if error is not None:
+        logging.getLogger("prosody").error(
+            "%s failed, and its result was not awaited: %s", label, error, exc_info=error
+        )

@@ -6,8 +6,6 @@ import asyncio
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
 from prosody.call import Call
 from prosody.record import FLAG_FAILURE
 
@@ -65,7 +63,7 @@ class Context:
         self._started = False
         self._early: str | None = None
         self._task: asyncio.Task[None] | None = None
-        self._waiters: list[Call[None]] | None = None
+        self._waiters: list[asyncio.Future[None]] | None = None
 
     @property
     def demand(self) -> Demand:
@@ -80,16 +78,15 @@ class Context:
 
     def on_cancel(self) -> Call[None]:
         """Completes when the handler is to stop, or when the attempt is over."""
-        call: Call[Any] = Call(loop=self._loop)
-        call.label = "on_cancel"
+        future: asyncio.Future[None] = self._loop.create_future()
         if self._interrupted or self._over:
-            call.set_result(None)
+            future.set_result(None)
         elif self._waiters is None:
-            self._waiters = [call]
+            self._waiters = [future]
         else:
             self._waiters = [waiter for waiter in self._waiters if not waiter.done()]
-            self._waiters.append(call)
-        return call
+            self._waiters.append(future)
+        return Call(future, "on_cancel")
 
     def _interrupt(self, reason: str) -> None:
         self._interrupted = True

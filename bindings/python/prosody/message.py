@@ -64,11 +64,11 @@ class Timer:
     time: datetime
 
 
-class Draft:
+class Draft(Generic[P]):
     """A message in the making.
 
     The constructor of a frozen dataclass takes four times as long as this one, so that a message is
-    made as a draft and then given its real class.
+    made as a draft and then given its real class. Both need the same bases for that.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Draft:
         offset: int,
         timestamp: datetime,
         key: str,
-        payload: Any,
+        payload: P,
         headers: tuple[Header, ...],
         source_system: str | None,
         response_requested: bool,

@@ -198,7 +198,8 @@ def nanoseconds(name: str, value: Any) -> int:
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{name}: {value} is not a duration")
-        result = round(value * 10**9)
+        whole = int(value)
+        result = whole * 10**9 + round((value - whole) * 10**9)
     else:
         raise _wrong(name, "a timedelta or non-negative float representing seconds", value)
     if result < 0:

@@ -27,7 +27,8 @@ class Port(LoopQueue):
 
     def __init__(self, runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(runtime, loop)
-        self.pending: dict[int, Call[Any]] = {}
+        self.pending: dict[int, asyncio.Future[Any]] = {}
+        self._finishers: dict[int, Callable[[record.Completion], Any]] = {}
         self.subscriptions: set[Subscription] = set()
         self._tags = count(1)
         self._outgoing = native.Outgoing(ctypes.sizeof(native.Outgoing))
@@ -53,15 +54,15 @@ class Port(LoopQueue):
         queue: Any = None,
     ) -> Call[Any]:
         """Starts a call of the library that takes a queue and a tag."""
-        call: Call[Any] = Call(loop=self.loop)
-        call.label = label
-        call.finish = finish
+        future: asyncio.Future[Any] = self.loop.create_future()
         tag = next(self._tags)
-        self.pending[tag] = call
+        self.pending[tag] = future
+        if finish is not None:
+            self._finishers[tag] = finish
         status = function(handle, queue or self.handle, tag, *arguments, self.error_ref)
         if status != native.PENDING:
             self._refuse(tag, status)
-        return call
+        return Call(future, label)
 
     def send(
         self,
@@ -83,27 +84,25 @@ class Port(LoopQueue):
         out.payload_size = 0 if payload is None else len(payload)
         if headers is not None:
             out.headers, out.headers_count = headers, len(headers)
-        call: Call[None] = Call(loop=self.loop)
-        call.label = label
+        future: asyncio.Future[None] = self.loop.create_future()
         tag = next(self._tags)
-        self.pending[tag] = call
+        self.pending[tag] = future
         status = function(handle, self.handle, tag, self._outgoing_ref, self.error_ref)
         if headers is not None:
             out.headers, out.headers_count = None, 0
         out.payload_data = None
         if status != native.PENDING:
             self._refuse(tag, status)
-        return call
+        return Call(future, label)
 
     def done(self, label: str, answer: Callable[[], Any]) -> Call[Any]:
         """The result of something that needs no waiting."""
-        call: Call[Any] = Call(loop=self.loop)
-        call.label = label
+        future: asyncio.Future[Any] = self.loop.create_future()
         try:
-            call.set_result(answer())
+            future.set_result(answer())
         except Exception as error:
-            call.set_exception(error)
-        return call
+            future.set_exception(error)
+        return Call(future, label)
 
     def _refuse(self, tag: int, status: int) -> None:
         """Ends a call that has not begun."""
@@ -112,38 +111,43 @@ class Port(LoopQueue):
         self.settle(tag, record.Completion(status, error.category, 0, 0, text, b""))
 
     def settle(self, tag: int, completion: record.Completion) -> None:
-        call = self.pending.pop(tag, None)
-        if call is None:
+        future = self.pending.pop(tag, None)
+        if future is None:
             return
+        finish = self._finishers.pop(tag, None)
         try:
-            if call.finish is not None:
-                result = call.finish(completion)
+            if finish is not None:
+                result = finish(completion)
             elif completion.status == native.OK:
                 result = None
             else:
                 raise self.library.exception(*completion[:2], completion.text)
         except Exception as error:
-            if not call.done():
-                call.set_exception(error)
+            if not future.done():
+                future.set_exception(error)
         else:
-            if not call.done():
-                call.set_result(result)
+            if not future.done():
+                future.set_result(result)
 
     def fail(self, error: Exception) -> None:
         """Ends all calls at once."""
-        pending = list(self.pending.values())
+        for future in self._drop():
+            if not future.done():
+                future.set_exception(error)
+
+    def _drop(self) -> list[asyncio.Future[Any]]:
+        futures = list(self.pending.values())
         self.pending.clear()
-        for call in pending:
-            if not call.done():
-                call.set_exception(error)
+        self._finishers.clear()
+        return futures
 
     async def _leave(self) -> None:
         """Ends what still runs on a loop that is about to close."""
         tasks = [task for subscription in self.subscriptions for task in subscription.interrupt()]
         if tasks:
             await asyncio.wait(tasks, timeout=GRACE_S)
-        for call in list(self.pending.values()):
-            call.cancel()
+        for future in self._drop():
+            future.cancel()
         self.close()
 
     def close(self) -> None:
@@ -152,5 +156,5 @@ class Port(LoopQueue):
         self.runtime.forget(self)
         for subscription in list(self.subscriptions):
             subscription.abandon()
-        self.pending.clear()
+        self._drop()
         super().close()

@@ -207,7 +207,7 @@ class Runtime:
         self.limbo.begin(self.library.client_shutdown, core.handle, core)
 
     def _retire(self, core: Core, port: Port) -> None:
-        core.shut_down(port).add_done_callback(lambda _: core.destroy())
+        core.shut_down(port).future.add_done_callback(lambda _: core.destroy())
 
     def poison(self, text: str) -> None:
         """The library has failed: no call that is open will end by itself."""

@@ -87,7 +87,7 @@ class Subscription(LoopQueue):
     def handle_batch(self, raw: bytes, end: int) -> None:
         unpack = record.EVENT.unpack_from
         loop, probe, active = self.loop, self.library.should_cancel, self.active
-        texts, draft, decode = self._texts, Draft, codec.decode
+        texts, draft, decode, null = self._texts, Draft, codec.decode, record.NULL
         while self.offset < end:
             offset = self.offset
             (
@@ -99,7 +99,7 @@ class Subscription(LoopQueue):
             if kind != record.MESSAGE and kind != record.EXCISE:
                 self.other(kind, token, raw, offset)
                 continue
-            start = offset + 72
+            start = offset + record.EVENT.size
             stop = start + topic_size
             name = raw[start:stop]
             topic = texts.get(name) or self._text(name)
@@ -107,37 +107,37 @@ class Subscription(LoopQueue):
             key = raw[stop:start].decode()
             context = Context(token, flags, retry, loop, probe)
             payload = unreadable = None
-            if payload_size != 0xFFFFFFFF:
+            if payload_size != null:
                 stop = start + payload_size
-                if kind == 1:
+                if kind == record.MESSAGE:
                     try:
                         payload = decode(raw[start:stop])
                     except (ValueError, RecursionError) as error:
                         unreadable = error
                 start = stop
             source = None
-            if source_size != 0xFFFFFFFF:
+            if source_size != null:
                 stop = start + source_size
                 name = raw[start:stop]
                 source = texts.get(name) or self._text(name)
                 start = stop
             headers: tuple[Any, ...] = ()
             if headers_count:
-                if trace_size != 0xFFFFFFFF:
+                if trace_size != null:
                     start += trace_size
-                if state_size != 0xFFFFFFFF:
+                if state_size != null:
                     start += state_size
                 headers = record.headers(raw, start, headers_count)
-            event: Any = draft(
-                topic, partition, position, record.moment(timestamp), key, payload,
-                headers, source, flags & 2 != 0,
-            )  # fmt: skip
-            if kind == 1:
+            asked = flags & record.FLAG_RESPONSE != 0
+            when = record.moment(timestamp)
+            if kind == record.MESSAGE:
+                event: Any = draft(
+                    topic, partition, position, when, key, payload, headers, source, asked
+                )
                 event.__class__ = Message
                 method = self._on_message
             else:
-                del event.payload
-                event.__class__ = ExciseMessage
+                event = ExciseMessage(topic, partition, position, when, key, headers, source, asked)
                 method = self._on_excise
             if unreadable is not None:
                 self._fail(context, event, _unreadable(unreadable))
@@ -180,6 +180,9 @@ class Subscription(LoopQueue):
             self._fail(context, event, error)
             if isinstance(error, (SystemExit, KeyboardInterrupt)):
                 self.flush()
+                task = asyncio.current_task()
+                if task is not None:  # asyncio need not report what ends the program anyway
+                    task.add_done_callback(asyncio.Task.exception)
                 raise
         else:
             if event.response_requested:

@@ -1,0 +1,537 @@
+"""Events come out of packed records, and every attempt gets exactly one outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import fake
+import pytest
+from conftest import eventually
+from prosody import DemandKind, EventHandler, ExciseMessage, Message, PermanentError, native
+from prosody.handler import check
+from prosody.port import Port
+from prosody.queue import SIZE
+from prosody.subscription import Subscription
+
+SUCCESS, TRANSIENT, PERMANENT = range(3)
+
+
+class Script(EventHandler[Any, Any]):
+    def __init__(self, work: Callable[[Any, Any], Awaitable[Any]] | None = None) -> None:
+        self.work = work
+        self.events: list[Any] = []
+
+    async def on_message(self, context: Any, message: Any) -> Any:
+        self.events.append(message)
+        return await self.work(context, message) if self.work else None
+
+    on_excise = on_message
+
+    async def on_timer(self, context: Any, timer: Any) -> None:
+        raise NotImplementedError
+
+
+class Process:
+    """What a port needs of the runtime."""
+
+    def __init__(self) -> None:
+        self.library = fake.Library()
+        self.poisoned: list[str] = []
+        self.left: list[Any] = []
+
+    def forget(self, port: Port) -> None:
+        pass
+
+    def poison(self, text: str) -> None:
+        self.poisoned.append(text)
+
+    def unsubscribe(self, handle: Any) -> None:
+        self.left.append(handle)
+
+
+class Rig:
+    def __init__(self, handler: EventHandler[Any, Any]) -> None:
+        self.process: Any = Process()
+        self.library: fake.Library = self.process.library
+        self.port = Port(self.process, asyncio.get_running_loop())
+        self.subscription = Subscription(self.port, "client", handler)
+
+    def put(self, *records: bytes) -> None:
+        self.library.put(self.subscription, *records)
+
+    async def outcomes(self, count: int) -> list[tuple[int, int, bytes | None, bytes | None]]:
+        await eventually(lambda: len(self.library.outcomes) >= count, f"{count} outcomes")
+        return sorted(self.library.outcomes)
+
+
+async def test_message_fields() -> None:
+    handler = Script()
+    rig = Rig(handler)
+    rig.put(
+        fake.message(
+            5,
+            b' {"a" : 1}',
+            key="k\0é",
+            source=b"billing",
+            trace=b"00-trace",
+            state=b"",
+            flags=2,
+            headers=[(b"a", b"1"), (b"a", None), (b"\xff", b""), (b"", b"\0")],
+        ),
+        fake.message(6, None, key="", headers=[(b"x", b"y")]),
+    )
+    await rig.outcomes(2)
+    message, excise = handler.events
+    assert message == Message("topic", 2, 7, message.timestamp, "k\0é", {"a": 1})
+    assert type(message) is Message
+    assert message.timestamp == datetime(2023, 11, 14, 22, 13, 20, 123_000, timezone.utc)
+    assert message.timestamp.tzinfo is timezone.utc
+    assert message.source_system == "billing"
+    assert message.response_requested
+    assert message.headers == (("a", b"1"), ("a", None), ("\udcff", b""), ("", b"\0"))
+    assert message.headers[0].name == "a"
+    assert type(excise) is ExciseMessage
+    assert excise == ExciseMessage("topic", 2, 7, excise.timestamp, "")
+    assert excise.headers == (("x", b"y"),)
+    assert excise.source_system is None
+    assert not hasattr(excise, "payload")
+    for event in (message, excise):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            event.key = "other"
+        assert dataclasses.replace(event, key="other").key == "other"
+        assert repr(event).startswith(type(event).__name__)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "expected"),
+    [
+        (0, "1970-01-01T00:00:00.000+00:00"),
+        (1, "1970-01-01T00:00:00.001+00:00"),
+        (-1, "1969-12-31T23:59:59.999+00:00"),
+        (1_796_108_518_999, "2026-12-01T07:01:58.999+00:00"),
+        (253402300799999, "9999-12-31T23:59:59.999+00:00"),
+        (253402300800000, "9999-12-31T23:59:59.999+00:00"),
+        (2**63 - 1, "9999-12-31T23:59:59.999+00:00"),
+        (-(2**63), "0001-01-01T00:00:00.000+00:00"),
+    ],
+)
+async def test_timestamps(milliseconds: int, expected: str) -> None:
+    handler = Script()
+    rig = Rig(handler)
+    rig.put(fake.message(1, timestamp=milliseconds))
+    await rig.outcomes(1)
+    assert handler.events[0].timestamp.isoformat(timespec="milliseconds") == expected
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "result", "text"),
+    [
+        (ValueError("x"), TRANSIENT, b"ValueError: x"),
+        (PermanentError("x"), PERMANENT, b"PermanentError: x"),
+        (asyncio.CancelledError("x"), TRANSIENT, b"CancelledError: x"),
+        (GeneratorExit(), TRANSIENT, b"GeneratorExit"),
+        (StopIteration(), TRANSIENT, b"RuntimeError: coroutine raised StopIteration"),
+        (BaseException("x"), TRANSIENT, b"BaseException: x"),
+        (Mute(), TRANSIENT, b"Mute: <the exception has no text>"),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+async def test_every_exception_is_a_failure(
+    error: BaseException, result: int, text: bytes, late: bool
+) -> None:
+    async def work(context: Any, message: Any) -> None:
+        if late:
+            await asyncio.sleep(0)
+        if message.key == "bad":
+            raise error
+
+    rig = Rig(Script(work))
+    rig.put(fake.message(1, key="bad"), fake.message(2))
+    assert await rig.outcomes(2) == [(1, result, None, text), (2, SUCCESS, None, None)]
+    assert not rig.subscription.active
+
+
+@pytest.mark.parametrize("error", [SystemExit(7), KeyboardInterrupt()])
+@pytest.mark.parametrize("late", [False, True])
+def test_exits_end_the_loop_after_the_outcome(error: BaseException, late: bool) -> None:
+    """The record fails, the loop ends, and on going on the rest of the batch is handled."""
+    loop = asyncio.new_event_loop()
+    rigs = []
+
+    async def work(context: Any, message: Any) -> None:
+        if late:
+            await asyncio.sleep(0)
+        if message.key == "bad":
+            raise error
+
+    async def start() -> None:
+        rig = Rig(Script(work))
+        rigs.append(rig)
+        rig.put(fake.message(1), fake.message(2, key="bad"), fake.message(3))
+        await asyncio.sleep(5)
+
+    with pytest.raises(type(error)):
+        loop.run_until_complete(start())
+    outcomes = rigs[0].library.outcomes
+    assert [outcome[:2] for outcome in outcomes if outcome[0] == 2] == [(2, TRANSIENT)]
+    loop.run_until_complete(rigs[0].outcomes(3))
+    assert sorted(outcome[:2] for outcome in outcomes) == [(1, 0), (2, 1), (3, 0)]
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+
+async def test_wrong_handler_signature_is_a_failure() -> None:
+    class Wrong(Script):
+        async def on_message(self) -> None:  # type: ignore[override]
+            pass
+
+    rig = Rig(Wrong())
+    rig.put(fake.message(1))
+    ((_, result, _, text),) = await rig.outcomes(1)
+    assert result == TRANSIENT
+    assert b"TypeError" in (text or b"")
+
+
+async def test_plain_functions_are_handlers_too() -> None:
+    class Plain(Script):
+        def on_message(self, context: Any, message: Any) -> Any:  # type: ignore[override]
+            self.events.append(message)
+            return asyncio.sleep(0) if message.key == "later" else None
+
+    handler = Plain()
+    rig = Rig(handler)
+    rig.put(fake.message(1), fake.message(2, key="later"))
+    assert [outcome[1] for outcome in await rig.outcomes(2)] == [SUCCESS, SUCCESS]
+
+
+async def test_unreadable_payload_is_permanent(caplog: pytest.LogCaptureFixture) -> None:
+    handler = Script()
+    rig = Rig(handler)
+    rig.put(
+        fake.message(1, b"[" * 200_000 + b"]" * 200_000),
+        fake.message(2, b"9" * 5000),
+        fake.message(3, b'"\\ud800"'),
+    )
+    outcomes = await rig.outcomes(3)
+    assert [outcome[:2] for outcome in outcomes] == [(1, 2), (2, 2), (3, 0)]
+    assert [event.payload for event in handler.events] == ["\ud800"]
+    assert len([r for r in caplog.records if "cannot be read" in r.getMessage()]) == 2
+
+
+async def test_cancel_reaches_the_task_and_the_context() -> None:
+    seen: list[Any] = []
+
+    async def work(context: Any, message: Any) -> None:
+        assert not context.should_cancel()
+        waiter = asyncio.ensure_future(context.on_cancel())
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError as error:
+            await asyncio.wait_for(waiter, 10)
+            seen.append((str(error), context.should_cancel()))
+            if message.key == "bad":
+                raise
+
+    rig = Rig(Script(work))
+    rig.put(fake.message(1, key="bad"), fake.message(2))
+    await eventually(lambda: len(rig.subscription.active) == 2, "two attempts")
+    await asyncio.sleep(0)
+    rig.put(fake.cancel(1, 1), fake.cancel(2, 3), fake.cancel(99, 1))
+    outcomes = await rig.outcomes(2)
+    assert [outcome[:2] for outcome in outcomes] == [(1, TRANSIENT), (2, SUCCESS)]
+    assert sorted(seen) == [
+        ("the consumer is shutting down", True),
+        ("the handler has exceeded its timeout", True),
+    ]
+
+
+async def test_cancel_before_the_first_step_still_gives_an_outcome() -> None:
+    async def work(context: Any, message: Any) -> None:
+        await asyncio.sleep(60)
+
+    rig = Rig(Script(work))
+    rig.put(fake.message(1), fake.cancel(1, 2))
+    assert [outcome[:2] for outcome in await rig.outcomes(1)] == [(1, TRANSIENT)]
+
+
+async def test_foreign_cancel_before_the_first_step_still_gives_an_outcome() -> None:
+    async def work(context: Any, message: Any) -> None:
+        await asyncio.sleep(60)
+
+    rig = Rig(Script(work))
+    before = asyncio.all_tasks()
+    rig.put(fake.message(1))
+    rig.subscription._ready()
+    for task in asyncio.all_tasks() - before:
+        task.cancel()
+    assert [outcome[:2] for outcome in await rig.outcomes(1)] == [(1, TRANSIENT)]
+
+
+async def test_context_is_over_after_its_attempt() -> None:
+    kept: list[Any] = []
+
+    async def work(context: Any, message: Any) -> None:
+        kept.extend([context, context.on_cancel(), context.demand])
+
+    rig = Rig(Script(work))
+    rig.put(fake.message(1, flags=1, retry=3))
+    await rig.outcomes(1)
+    context, waiter, demand = kept
+    await asyncio.wait_for(waiter, 5)
+    assert context.should_cancel() is True
+    await asyncio.create_task(context.on_cancel())
+    assert (demand.kind, demand.retry) == (DemandKind.FAILURE, 3)
+    assert demand.kind == "failure"
+
+
+async def test_dropped_waiters_do_not_pile_up() -> None:
+    async def work(context: Any, message: Any) -> None:
+        for _ in range(100):
+            await asyncio.wait({asyncio.ensure_future(context.on_cancel())}, timeout=0)
+        for _ in range(100):
+            context.on_cancel().future.cancel()
+        kept.append(len(context._waiters))
+
+    kept: list[int] = []
+    rig = Rig(Script(work))
+    rig.put(fake.message(1))
+    await rig.outcomes(1)
+    assert kept[0] <= 101
+
+
+async def test_response_goes_to_those_who_asked() -> None:
+    async def work(context: Any, message: Any) -> Any:
+        return object() if message.key == "odd" else {"answer": message.key}
+
+    rig = Rig(Script(work))
+    rig.put(
+        fake.message(1, flags=2, key="a"),
+        fake.message(2, flags=2, key="odd"),
+        fake.message(3, key="odd"),
+    )
+    first, second, third = await rig.outcomes(3)
+    assert first == (1, SUCCESS, b'{"answer":"a"}', None)
+    assert second[1] == PERMANENT
+    assert third == (3, SUCCESS, None, None)
+
+
+async def test_large_and_many_records() -> None:
+    handler = Script()
+    rig = Rig(handler)
+    large = b'"' + b"x" * (3 * SIZE) + b'"'
+    rig.put(
+        *(fake.message(n) for n in range(1, 3001)), fake.message(3001, large), fake.message(3002)
+    )
+    outcomes = await rig.outcomes(3002)
+    assert [outcome[0] for outcome in outcomes] == list(range(1, 3003))
+    assert len(handler.events[3000].payload) == 3 * SIZE
+    assert rig.subscription._capacity == SIZE
+
+
+async def test_reader_leaves_time_for_others() -> None:
+    """A flood of records does not keep a ticker from running."""
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while len(rig.library.outcomes) < 20_000:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    rig = Rig(Script())
+    rig.put(*(fake.message(n, b'"' + b"x" * 200 + b'"') for n in range(20_000)))
+    await tick()
+    assert ticks > 15
+
+
+async def test_logs_and_fatal(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(Script())
+    rig.put(
+        fake.line(30, "prosody::x", "text", b'{"partition":3,"name":"n"}'),
+        fake.line(5, "prosody::x", "not wanted"),
+        fake.line(40, "prosody::y", "bad fields", b"nonsense"),
+        fake.line(30, "", "100%s"),
+        fake.fatal("broken"),
+        fake.message(1),
+    )
+    caplog.set_level(logging.WARNING)
+    await rig.outcomes(1)
+    first, second, third = caplog.records[:3]
+    assert (first.name, first.levelno) == ("prosody::x", 30)
+    assert first.getMessage() == "text partition=3 name=n"
+    assert (first.partition, first.name_) == (3, "n")  # type: ignore[attr-defined]
+    assert first.created == 1e9
+    assert second.getMessage() == "bad fields fields=nonsense"
+    assert (third.name, third.getMessage()) == ("prosody", "100%s")
+    assert rig.process.poisoned == ["broken"]
+
+
+async def test_failing_log_handlers_do_no_harm(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(_: logging.LogRecord) -> bool:
+        raise RuntimeError("no logging today")
+
+    async def work(context: Any, message: Any) -> None:
+        raise ValueError("x")
+
+    loggers = [logging.getLogger(name) for name in ("prosody.handler", "odd")]
+    for logger in loggers:
+        logger.addFilter(refuse)
+    try:
+        rig = Rig(Script(work))
+        rig.put(fake.line(40, "odd", "x"), fake.message(1), fake.message(2))
+        assert [outcome[1] for outcome in await rig.outcomes(2)] == [TRANSIENT, TRANSIENT]
+    finally:
+        for logger in loggers:
+            logger.removeFilter(refuse)
+    assert "no logging today" in capsys.readouterr().err
+
+
+async def test_lost_queue_stops_reading() -> None:
+    """In a forked child, say: the reader goes away instead of spinning."""
+    rig = Rig(Script())
+    rig.put(fake.message(1))
+    rig.library.status = native.ERR_FORKED
+    await eventually(lambda: rig.subscription.closed, "the end of the subscription")
+
+
+def test_end_of_the_loop_fails_what_is_open() -> None:
+    """asyncio.run ends: attempts are cancelled, the queue goes, the client is unsubscribed."""
+
+    async def work(context: Any, message: Any) -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> Rig:
+        rig = Rig(Script(work))
+        rig.put(fake.message(1))
+        await eventually(lambda: rig.subscription.active, "an attempt")
+        return rig
+
+    rig = asyncio.run(main())
+    assert [outcome[:2] for outcome in rig.library.outcomes] == [(1, TRANSIENT)]
+    assert rig.process.left == ["client"]
+    assert rig.subscription.closed
+    assert rig.port.closed
+    assert not rig.library.queues
+
+
+async def test_calls_end_once() -> None:
+    rig = Rig(Script())
+    port, library = rig.port, rig.library
+    good = port.begin("x", library.call, "handle")
+    bad = port.begin("x", library.call, "handle")
+    wrong = port.begin("x", library.call, "handle")
+    gone = port.begin("x", library.call, "handle")
+    gone.future.cancel()
+    tags = [tag for _, tag in library.called]
+    library.put(
+        port,
+        fake.completion(tags[0], 0),
+        fake.completion(tags[0], 300, "again"),
+        fake.completion(tags[1], 300, "too\0late", category=3),
+        fake.completion(tags[2], native.ERR_ARGUMENT, "wrong"),
+        fake.completion(tags[3], 0),
+        fake.completion(12345, 0),
+    )
+    assert await good is None
+    with pytest.raises(RuntimeError, match="^too\0late$") as caught:
+        await bad
+    assert caught.value.category == "transient"  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="wrong"):
+        await wrong
+    assert not port.pending
+    library.answer = 103
+    with pytest.raises(RuntimeError):
+        await port.begin("x", library.call, "handle")
+    assert not port.pending
+
+
+async def test_dropped_failures_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(Script())
+    rig.library.answer = 103
+    rig.port.begin("subscribe", rig.library.call, "handle")
+    await asyncio.sleep(0)
+    assert [r.getMessage() for r in caplog.records if r.name != "asyncio"] == [
+        "subscribe failed, and its result was not awaited: PROSODY_ERR_103"
+    ]
+    assert not [r for r in caplog.records if r.name == "asyncio"]
+
+
+async def test_calls_are_coroutines_and_futures() -> None:
+    rig = Rig(Script())
+    done = rig.port.done
+    assert asyncio.iscoroutine(done("x", lambda: 1))
+    assert await asyncio.create_task(done("x", lambda: 1)) == 1
+    assert await asyncio.ensure_future(done("x", lambda: 2)) == 2
+    assert await asyncio.wait_for(done("x", lambda: 3), 1) == 3
+    assert await asyncio.gather(done("x", lambda: 4), done("x", lambda: 5)) == [4, 5]
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.create_task(done("x", lambda: 1 // 0))
+    await asyncio.wait({asyncio.ensure_future(done("x", lambda: 6))})
+    waiting = rig.port.begin("x", rig.library.call, "handle")
+    task = asyncio.create_task(waiting)
+    repr(task)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert waiting.future.cancelled()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    waiting.close()
+
+
+async def test_task_factory_is_respected() -> None:
+    made: list[Any] = []
+
+    def factory(loop: Any, work: Any, **options: Any) -> Any:
+        made.append(work)
+        return asyncio.Task(work, loop=loop, **options)
+
+    rig = Rig(Script())
+    asyncio.get_running_loop().set_task_factory(factory)
+    try:
+        rig.put(fake.message(1))
+        await rig.outcomes(1)
+    finally:
+        asyncio.get_running_loop().set_task_factory(None)
+    assert made
+
+
+@pytest.mark.parametrize("wrong", [None, object(), Script, lambda *_: None])
+def test_check_refuses(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="handler must be a subclass of EventHandler"):
+        check(wrong)
+
+
+@pytest.mark.parametrize("method", ["on_message", "on_excise", "on_timer"])
+def test_check_names_the_method(method: str) -> None:
+    with pytest.raises(TypeError, match=f"handler.{method} must be callable"):
+        check(type("Broken", (Script,), {method: "no function"})())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks start at once since Python 3.12")
+async def test_attempts_start_at_once() -> None:
+    current: list[Any] = []
+
+    async def work(context: Any, message: Any) -> None:
+        current.append(asyncio.current_task())
+
+    rig = Rig(Script(work))
+    rig.put(fake.message(1))
+    rig.subscription._ready()
+    assert isinstance(current[0], asyncio.Task)
+    assert not rig.subscription.active
