@@ -12,7 +12,7 @@ static void inspect(const prosody_message *message) {
   CHECK(same(message->key, wanted_key));
   CHECK(same(message->payload, wanted_payload));
   OK(prosody_message_header(message, 0, &name, &value));
-  CHECK(same(name, S("h\0n\0")) && same(value, S("\0v\0")));
+  CHECK(same(name, S("name")) && same(value, S("\0v\0")));
   OK(prosody_message_header(message, 1, &name, &value));
   CHECK(same(name, S("")) && same(value, S("")));
   OK(prosody_message_header(message, 2, &name, &value));
@@ -23,7 +23,7 @@ static void inspect(const prosody_message *message) {
 }
 
 static void round_trip(host *h, prosody_bytes key, prosody_bytes payload) {
-  prosody_header list[] = {{S("h\0n\0"), S("\0v\0")},
+  prosody_header list[] = {{S("name"), S("\0v\0")},
                            {S(""), S("")},
                            {S("null"), {NULL, 0}},
                            {S("raw"), S("\xff\xfe not text")}};
@@ -73,6 +73,11 @@ int main(void) {
   STATUS(PROSODY_ERR_INVALID, prosody_client_send(h.client, h.queue, 6, &out, &error));
   CHECK(error.text_size > 0);
   out.topic = S("bytes");
+  prosody_header header = {S("a\0b"), S("v")};
+  out.headers = &header;
+  out.headers_count = 1;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_client_send(h.client, h.queue, 6, &out, &error));
+  out.headers_count = 0;
   out.payload = S("");
   STATUS(PROSODY_ERR_INVALID, prosody_client_send(h.client, h.queue, 6, &out, &error));
   out.payload = S("{}");
