@@ -75,7 +75,6 @@ type Consumer struct {
 	leases   map[kafka.Partition]*lease
 	workers  int
 	stopping bool
-	deadline time.Time // of the stop
 	broken   string    // why it cannot go on
 	held     time.Time // since when the group does not know this member; zero: it does
 

@@ -98,6 +98,47 @@ func TestLastCommitIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestStopEndsWithTheLastHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.send("a", "1")
+		options := b.options(func(context.Context, *pipeline.Invocation) pipeline.Outcome {
+			time.Sleep(3 * time.Second)
+			return pipeline.Outcome{Class: pipeline.Success}
+		})
+		options.CommitInterval = time.Hour
+		c := b.start(options)
+		b.eventually(func() bool { return c.Snapshot().Running == 1 }, "running")
+		begun := time.Now()
+		b.stop(c)
+		assert.InDelta(t, 3, time.Since(begun).Seconds(), 0.1)
+		assert.Equal(t, int64(1), b.committed(1))
+	})
+}
+
+func TestIdleWorkersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		release := make(chan struct{})
+		options := b.options(func(context.Context, *pipeline.Invocation) pipeline.Outcome {
+			<-release
+			return pipeline.Outcome{Class: pipeline.Success}
+		})
+		options.MaxUncommitted = 500
+		for i := range 500 {
+			b.send(fmt.Sprint(i), "1")
+		}
+		c := b.start(options)
+		b.eventually(func() bool { return c.Snapshot().Running == 500 }, "all run")
+		assert.Equal(t, 500, c.Snapshot().Workers)
+		close(release)
+		synctest.Wait()
+		assert.Equal(t, 64, c.Snapshot().Workers)
+		b.stop(c)
+		assert.Equal(t, 0, c.Snapshot().Workers)
+	})
+}
+
 func TestDeafHandlerDoesNotHoldUpStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
@@ -151,6 +192,9 @@ func TestHandlerThatEndsBadlyWhileLeavingIsLeft(t *testing.T) {
 				b.eventually(func() bool { return c.Snapshot().Counters.Succeeded == 1 }, "the first")
 				b.stop(c)
 				assert.Equal(t, committed, b.committed(1))
+				if committed == 1 {
+					assert.Equal(t, int64(1), c.Snapshot().Counters.Aborted)
+				}
 			})
 		})
 	}
@@ -294,7 +338,19 @@ func TestRefusedMemberStartsNothing(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, int64(9), handled.Load())
 		assert.Empty(t, c.Stalled())
+
+		s.set(func() { s.failing = &kafka.Error{Code: kafka.Stale, Text: "injected"} })
+		s.events <- kafka.Events{Records: records(0, 9, 10)}
+		time.Sleep(1500 * time.Millisecond)
+		s.events <- kafka.Events{Lost: []kafka.Partition{at(0)}}
+		s.events <- kafka.Events{Assigned: []kafka.Partition{at(1)}}
+		s.events <- kafka.Events{Records: records(1, 0, 3)}
+		synctest.Wait()
+		assert.Equal(t, int64(13), handled.Load(), "the new partitions run")
+
+		begun := time.Now()
 		require.NoError(t, c.Stop(t.Context()))
+		assert.Less(t, time.Since(begun), time.Second, "a refused member does not insist")
 	})
 }
 

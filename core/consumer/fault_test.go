@@ -135,6 +135,10 @@ func TestFatalClientIsReportedAndDoesNotSpin(t *testing.T) {
 		s.events <- kafka.Events{Errors: []error{&kafka.Error{Code: kafka.Fatal, Text: "injected"}}}
 		time.Sleep(time.Second)
 		assert.Equal(t, []string{"the Kafka client cannot go on: injected"}, c.Stalled())
+		s.set(func() { s.spins = &kafka.Error{Code: kafka.Closed, Text: "injected"} })
+		before := s.polled()
+		time.Sleep(time.Second)
+		assert.LessOrEqual(t, s.polled()-before, 201)
 		require.NoError(t, c.Stop(t.Context()))
 	})
 }
@@ -228,6 +232,30 @@ func TestRebalanceEventsInAnyCompany(t *testing.T) {
 		assert.Equal(t, int64(6), c.Snapshot().Counters.Succeeded)
 		require.NoError(t, c.Stop(t.Context()))
 		assert.Equal(t, []string{"pause [{orders 0}]", "commit [{{orders 0} 6}]", "release [{orders 0}]", "close"}, s.noted()[3:])
+	})
+}
+
+func TestLossDuringTheLastCommitLeavesTheNextAssignmentAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		options := s.options(succeed)
+		options.CommitInterval = time.Hour
+		c, err := consumer.Start(t.Context(), options)
+		require.NoError(t, err)
+		s.events <- kafka.Events{Assigned: []kafka.Partition{at(0)}, Records: records(0, 0, 3)}
+		synctest.Wait()
+		s.set(func() { s.block = make(chan struct{}) })
+		s.events <- kafka.Events{Revoked: []kafka.Partition{at(0)}}
+		synctest.Wait()
+		s.events <- kafka.Events{Lost: []kafka.Partition{at(0)}}
+		s.events <- kafka.Events{Assigned: []kafka.Partition{at(0)}, Records: records(0, 0, 2)}
+		synctest.Wait()
+		close(s.block)
+		synctest.Wait()
+		assert.Equal(t, 1, c.Partitions())
+		assert.Equal(t, []string{"commit [{{orders 0} 3}]"}, s.noted())
+		require.NoError(t, c.Stop(t.Context()))
+		assert.Contains(t, s.noted(), "commit [{{orders 0} 2}]")
 	})
 }
 

@@ -154,6 +154,8 @@ type script struct {
 	polls   int
 	panics  bool
 	failing error
+	block   chan struct{} // Commit waits for it
+	spins   error         // Poll returns it at once
 }
 
 func newScript() *script {
@@ -202,14 +204,17 @@ func (a scriptAdmin) Topics(context.Context) (map[string]int, error) {
 
 func (s *script) Subscribe([]string) error { return nil }
 func (s *script) Joined() bool             { return true }
-func (s *script) Close() error             { return s.note("close") }
+func (s *script) Close() error             { _ = s.note("close"); return nil }
 func (s *script) Poll(wait time.Duration, _ int) kafka.Events {
 	s.mutex.Lock()
 	s.polls++
-	panics := s.panics
+	panics, spins := s.panics, s.spins
 	s.mutex.Unlock()
 	if panics {
 		panic("injected")
+	}
+	if spins != nil {
+		return kafka.Events{Errors: []error{spins}}
 	}
 	select {
 	case events := <-s.events:
@@ -223,7 +228,15 @@ func (s *script) Resume(p []kafka.Partition) error { return s.note("resume %v", 
 func (s *script) Release(p []kafka.Partition) error {
 	return s.note("release %v", p)
 }
-func (s *script) Commit(_ context.Context, p []kafka.Position) error { return s.note("commit %v", p) }
+func (s *script) Commit(_ context.Context, p []kafka.Position) error {
+	s.mutex.Lock()
+	block := s.block
+	s.mutex.Unlock()
+	if block != nil {
+		<-block
+	}
+	return s.note("commit %v", p)
+}
 func (s *script) End(kafka.Partition) (int64, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -156,9 +156,6 @@ func (c *Consumer) end(held *lease, cause pipeline.Cause) {
 // leave begins to give a partition up: near the end of the budget its handlers are
 // asked to stop, and at its end they count no more. Under the mutex.
 func (c *Consumer) leave(held *lease, deadline time.Time, cause pipeline.Cause) {
-	if c.stopping {
-		deadline = c.deadline
-	}
 	if !held.final.IsZero() {
 		return
 	}

@@ -33,7 +33,7 @@ func (c *Consumer) stop() {
 	var names []kafka.Partition
 	deadline := time.Now().Add(c.options.ShutdownTimeout)
 	c.locked(func() {
-		c.stopping, c.deadline = true, deadline
+		c.stopping = true
 		names = c.holds()
 		for _, name := range names {
 			c.leave(c.leases[name], deadline, pipeline.ShuttingDown)

@@ -198,6 +198,24 @@ func TestSpanIsBoundedByRecords(t *testing.T) {
 	assert.Equal(t, map[kafka.Partition]int64{p0: 9_000_001}, positions(s))
 }
 
+func TestSpanHasHysteresis(t *testing.T) {
+	s := New(Config{Span: 10})
+	s.Assign(p0, nil)
+	var tokens []Token
+	for offset := range int64(10) {
+		offer(t, s, p0, offset, fmt.Sprint(offset))
+		tokens = append(tokens, start(t, s).Token)
+	}
+	s.Flowed([]kafka.Partition{p0}, true)
+	for n, token := range tokens[:5] {
+		_, resume := s.Flow(nil, nil)
+		assert.Empty(t, resume, "done %d", n)
+		s.Done(token, pipeline.Success)
+	}
+	_, resume := s.Flow(nil, nil)
+	assert.Equal(t, []kafka.Partition{p0}, resume)
+}
+
 func TestBeatTellsRetryFromStandstill(t *testing.T) {
 	s := New(Config{})
 	s.Assign(p0, nil)
