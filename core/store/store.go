@@ -30,7 +30,8 @@ type Slot struct {
 	Coordinate string
 }
 
-// Row is a slot with its data. Empty data are data: Get gives them as non-nil.
+// Row is a slot with its data. Empty data are data: Get gives them as non-nil. A store
+// copies what it is given and what it gives.
 type Row struct {
 	Slot
 	Data []byte
@@ -89,6 +90,10 @@ const (
 	MaxKey = 65000
 	// MaxCoordinate is the most bytes of a name or a coordinate.
 	MaxCoordinate = 65000
+	// MaxBatch is the usual limit of a batch; larger changes are staged.
+	MaxBatch = 4 << 20
+	// MaxValue is the usual limit of a value: it fits in a batch with any slot.
+	MaxValue = MaxBatch - MaxKey - 2*MaxCoordinate - 1024
 )
 
 // Store keeps entities and the time index. It is safe for use by many goroutines. Its
