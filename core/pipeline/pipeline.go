@@ -9,6 +9,7 @@ import (
 	"context"
 	"time"
 
+	"prosody/core/entity"
 	"prosody/core/event"
 )
 
@@ -21,6 +22,7 @@ const (
 	Transient       // trying again may help
 	Permanent       // this event is bad
 	Aborted         // given up while its owner gives the partition up; the next owner decides
+	Deferred        // within the chain: the key's queue has it once Txn is committed
 )
 
 func (c Class) String() string {
@@ -33,6 +35,8 @@ func (c Class) String() string {
 		return "permanent"
 	case Aborted:
 		return "aborted"
+	case Deferred:
+		return "deferred"
 	}
 	return "unknown"
 }
@@ -62,6 +66,26 @@ type Invocation struct {
 	// Progress, when set, tells the owner that an attempt failed and that the next one
 	// follows after the wait: the event is alive. It is called within Handle only.
 	Progress func(wait time.Duration)
+	// Lease is what the consumer's ledger has made of the assignment.
+	Lease any
+	// Entity is the key's record, once the durable layer has opened it.
+	Entity *entity.Entity
+	// Txn is the attempt's transaction. A layer that returns Success or Deferred leaves
+	// the one to commit, or nil.
+	Txn Txn
+}
+
+// Txn is what a host may change of the event's key. Changes become durable with the
+// attempt's success, or at once when they are immediate. Seconds are those since the
+// epoch. After the attempt each call fails with fault.Settled.
+type Txn interface {
+	Schedule(ctx context.Context, second int64, immediate bool) error
+	// Replace removes all timers and schedules one.
+	Replace(ctx context.Context, second int64, immediate bool) error
+	Unschedule(ctx context.Context, second int64, immediate bool) error
+	Clear(ctx context.Context, immediate bool) error
+	// Scheduled lists the seconds in ascending order, without the one that fires.
+	Scheduled(ctx context.Context) ([]int64, error)
 }
 
 // Handler handles an event. It returns when the attempt has really ended. ctx ends
