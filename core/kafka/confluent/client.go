@@ -32,6 +32,9 @@ func connect(what string, properties map[string]string, log func(int, string), r
 	for name, value := range properties {
 		config[name] = value
 	}
+	if err := validate(properties); err != nil {
+		return nil, err
+	}
 	made, err := library.NewProducer(&config)
 	if err != nil {
 		text := err.Error()
@@ -68,7 +71,9 @@ func (c *client) problem(err library.Error) {
 		c.fatal.CompareAndSwap(nil, fail(kafka.Fatal, fmt.Sprintf("the client is unusable: %s (%v)", text, err.Code())))
 	}
 	if code := meaning(err.Code()); code == kafka.Unavailable || code == kafka.Denied {
-		c.trouble.Store(&text)
+		if err.Code() != library.ErrAllBrokersDown || c.trouble.Load() == nil { // it says less than what led to it
+			c.trouble.Store(&text)
+		}
 	}
 	if c.log != nil {
 		c.log(3, "ERROR: "+text)

@@ -41,10 +41,12 @@ var consumerFixed = map[string]string{
 	"partition.assignment.strategy": "cooperative-sticky",
 }
 
-// Bounds of Close: for leaving the group, and for the library's threads to end.
+// Bounds of Close: for leaving the group, for the library's threads to end, and for
+// leaving when no broker answers.
 const (
-	leaving  = 3 * time.Second
-	stopping = 10 * time.Second
+	leaving   = 3 * time.Second
+	stopping  = 5 * time.Second
+	abandoned = 2 * time.Minute
 )
 
 // slice is how long a wait inside C may last before it looks around.
@@ -65,6 +67,8 @@ type consumer struct {
 	round   []kafka.Partition        // all that one revocation named
 	joined  bool
 	fatal   bool
+	topics  []string        // subscribed by name
+	missing map[string]bool // of topics: not there when last asked
 
 	// Of Poll only.
 	batch  uint64
@@ -121,6 +125,7 @@ func (c *consumer) Subscribe(topics []string) error {
 		return fail(kafka.BadConfig, "subscribe: no topic is named")
 	}
 	var positions []kafka.Position
+	var named []string
 	for _, topic := range slices.Compact(slices.Sorted(slices.Values(topics))) {
 		if strings.HasPrefix(topic, "^") {
 			if strings.ContainsRune(topic, 0) {
@@ -131,6 +136,8 @@ func (c *consumer) Subscribe(topics []string) error {
 			}
 		} else if err := checkTopic(topic); err != nil {
 			return err
+		} else {
+			named = append(named, topic)
 		}
 		positions = append(positions, kafka.Position{Partition: kafka.Partition{Topic: topic, Index: -1}, Offset: invalid})
 	}
@@ -143,6 +150,9 @@ func (c *consumer) Subscribe(topics []string) error {
 	if code := C.rd_kafka_subscribe(C.prosody_client(c.native), made); code != 0 {
 		return failure("subscribe", library.ErrorCode(code), "")
 	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.topics, c.missing = named, map[string]bool{}
 	return nil
 }
 
@@ -287,7 +297,9 @@ func (c *consumer) Joined() bool {
 	return joined && C.prosody_member(c.native) != 0
 }
 
-// Close leaves the group and ends librdkafka's threads, in bounded time.
+// Close leaves the group and ends librdkafka's threads. Both end in bounded time: a
+// commit that no broker answers holds librdkafka up for a session time-out, and then
+// the rest of the work is done behind Close.
 func (c *consumer) Close() error {
 	if !c.closing.CompareAndSwap(false, true) {
 		return nil
@@ -301,25 +313,31 @@ func (c *consumer) Close() error {
 	}
 	clear(c.slots)
 	c.mutex.Unlock()
-	C.prosody_leave(c.native, C.int(leaving.Milliseconds()))
 
+	left := C.prosody_leave(c.native, C.int(leaving.Milliseconds())) != 0
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
+		// The client must not be destroyed before: librdkafka would wait in a busy loop.
+		for start := time.Now(); !left && time.Since(start) < abandoned; {
+			left = C.prosody_leave(c.native, 1000) != 0
+		}
 		C.prosody_stop(c.native)
+		found, missed := notes(c.native)
+		C.prosody_free(c.native)
+		for _, one := range found {
+			c.tell(one)
+		}
+		c.missed(missed)
 	}()
-	select {
-	case <-stopped:
-	case <-time.After(stopping):
-		return fail(kafka.TimedOut, "close: the threads of librdkafka did not end in time; they hang in a system call")
+	if left {
+		select {
+		case <-stopped:
+			return nil
+		case <-time.After(stopping):
+		}
 	}
-	found, missed := notes(c.native)
-	C.prosody_free(c.native)
-	for _, one := range found {
-		c.tell(one)
-	}
-	c.missed(missed)
-	return nil
+	return fail(kafka.TimedOut, "close of the consumer: no broker answers; the group forgets the member after its session time-out")
 }
 
 // tell hands a line to the caller's log.

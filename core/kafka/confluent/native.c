@@ -14,6 +14,7 @@ struct prosody_consumer {
 	rd_kafka_t *rk;
 	rd_kafka_queue_t *queue; /* records and callbacks */
 	rd_kafka_queue_t *side;  /* answers to prosody_ask */
+	rd_kafka_queue_t *end;   /* while leaving */
 
 	/* Only the polling thread, or the closing one after it. */
 	rd_kafka_message_t **messages;
@@ -412,12 +413,11 @@ int prosody_answer(prosody_consumer *c, prosody_identity **identities) {
 		const rd_kafka_TopicDescription_t **topics = rd_kafka_DescribeTopics_result_topics(result, &count);
 		*identities = calloc(count ? count : 1, sizeof **identities);
 		for (size_t i = 0; *identities && i < count; i++) {
-			if (rd_kafka_error_code(rd_kafka_TopicDescription_error(topics[i])))
-				continue;
 			const rd_kafka_Uuid_t *id = rd_kafka_TopicDescription_topic_id(topics[i]);
 			(*identities)[found].topic = strdup(rd_kafka_TopicDescription_name(topics[i]));
-			(*identities)[found].high = rd_kafka_Uuid_most_significant_bits(id);
-			(*identities)[found].low = rd_kafka_Uuid_least_significant_bits(id);
+			(*identities)[found].err = rd_kafka_error_code(rd_kafka_TopicDescription_error(topics[i]));
+			(*identities)[found].high = id ? rd_kafka_Uuid_most_significant_bits(id) : 0;
+			(*identities)[found].low = id ? rd_kafka_Uuid_least_significant_bits(id) : 0;
 			found++;
 		}
 	}
@@ -431,27 +431,31 @@ static int64_t now_ms(void) {
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-void prosody_leave(prosody_consumer *c, int wait_ms) {
+int prosody_leave(prosody_consumer *c, int wait_ms) {
 	prosody_done(c);
-	c->closing = 1;
-	rd_kafka_queue_t *queue = rd_kafka_queue_new(c->rk);
-	rd_kafka_error_t *error = rd_kafka_consumer_close_queue(c->rk, queue);
-	if (error) {
-		rd_kafka_error_destroy(error);
-		wait_ms = 0;
+	if (!c->closing) {
+		c->closing = 1;
+		c->end = rd_kafka_queue_new(c->rk);
+		rd_kafka_error_t *error = rd_kafka_consumer_close_queue(c->rk, c->end);
+		if (error) {
+			rd_kafka_error_destroy(error); /* a fatal client: nothing is left to leave */
+			return 1;
+		}
 	}
 	for (int64_t end = now_ms() + wait_ms; !rd_kafka_consumer_closed(c->rk) && now_ms() < end;) {
-		rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 10);
+		rd_kafka_event_t *event = rd_kafka_queue_poll(c->end, 10);
 		if (!event)
 			continue;
 		if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE)
 			on_rebalance(c->rk, rd_kafka_event_error(event), rd_kafka_event_topic_partition_list(event), c);
 		rd_kafka_event_destroy(event);
 	}
-	rd_kafka_queue_destroy(queue);
+	return rd_kafka_consumer_closed(c->rk);
 }
 
 void prosody_stop(prosody_consumer *c) {
+	if (c->end)
+		rd_kafka_queue_destroy(c->end);
 	rd_kafka_queue_destroy(c->side);
 	rd_kafka_queue_destroy(c->queue);
 	rd_kafka_destroy_flags(c->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);

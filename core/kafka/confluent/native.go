@@ -31,6 +31,34 @@ const textSize = 512
 
 // open makes the native consumer.
 func open(properties map[string]string) (*C.prosody_consumer, error) {
+	conf, err := configure(properties)
+	if err != nil {
+		return nil, err
+	}
+	why := (*C.char)(C.calloc(1, textSize))
+	defer C.free(unsafe.Pointer(why))
+	native := C.prosody_new(conf, why, textSize)
+	if native == nil {
+		text := C.GoString(why)
+		for name, value := range properties {
+			text = redact(name, value, text)
+		}
+		return nil, fail(kafka.BadConfig, "consumer: "+text)
+	}
+	return native, nil
+}
+
+// validate names the property that librdkafka refuses; confluent-kafka-go does not.
+func validate(properties map[string]string) error {
+	conf, err := configure(properties)
+	if err != nil {
+		return err
+	}
+	C.rd_kafka_conf_destroy(conf)
+	return nil
+}
+
+func configure(properties map[string]string) (*C.rd_kafka_conf_t, error) {
 	why := (*C.char)(C.calloc(1, textSize))
 	defer C.free(unsafe.Pointer(why))
 	conf := C.rd_kafka_conf_new()
@@ -40,11 +68,7 @@ func open(properties map[string]string) (*C.prosody_consumer, error) {
 			return nil, fail(kafka.BadConfig, "kafka."+name+": "+redact(name, properties[name], C.GoString(why)))
 		}
 	}
-	native := C.prosody_new(conf, why, textSize)
-	if native == nil {
-		return nil, fail(kafka.BadConfig, "consumer: "+C.GoString(why))
-	}
-	return native, nil
+	return conf, nil
 }
 
 func set(conf *C.rd_kafka_conf_t, name, value string, why *C.char) bool {

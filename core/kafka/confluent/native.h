@@ -86,12 +86,13 @@ int prosody_ask(prosody_consumer *c, const char **topics, size_t count);
 typedef struct {
 	char *topic;
 	int64_t high, low;
+	int32_t err;
 } prosody_identity;
 /* Count of identities (caller frees names and array), or -1 while none came. */
 int prosody_answer(prosody_consumer *c, prosody_identity **identities);
 
-/* Leaves the group, at most within wait_ms. */
-void prosody_leave(prosody_consumer *c, int wait_ms);
+/* Leaves the group, at most within wait_ms; 1 if that is done. Can be called again. */
+int prosody_leave(prosody_consumer *c, int wait_ms);
 /* Stops librdkafka's threads; notes can be taken until prosody_free. */
 void prosody_stop(prosody_consumer *c);
 void prosody_free(prosody_consumer *c);

@@ -17,10 +17,8 @@ import (
 	"prosody/core/kafka"
 )
 
-const (
-	batchBytes = 1 << 20 // one Poll stops taking after so much
-	identify   = 5 * time.Second
-)
+// batchBytes is after how much one Poll stops taking.
+const batchBytes = 1 << 20
 
 // slot is what Poll knows of one assigned partition. It tells copies, which
 // librdkafka may deliver around a pause, from a log that starts again.
@@ -154,57 +152,6 @@ func (c *consumer) restart(events *kafka.Events, s *slot, why string) {
 	events.Errors = append(events.Errors, fail(kafka.UnknownTopic,
 		fmt.Sprintf("%s [%d]: %s; it is read from its beginning", s.at.Topic, s.at.Index, why)))
 	s.next, s.anchor, s.skip = -1, anchor{offset: -1}, c.batch
-}
-
-// identities asks for the topics' identities now and then, and finds topics that
-// were deleted and made again. librdkafka does not, when the new log is the longer.
-func (c *consumer) identities(events *kafka.Events, again []kafka.Position) []kafka.Position {
-	if c.asking {
-		var first *C.prosody_identity
-		count := C.prosody_answer(c.native, &first)
-		if count < 0 {
-			return again
-		}
-		c.asking = false
-		for _, identity := range unsafe.Slice(first, int(count)) {
-			topic, high, low := C.GoString(identity.topic), int64(identity.high), int64(identity.low)
-			C.free(unsafe.Pointer(identity.topic))
-			if high == 0 && low == 0 {
-				continue // an old broker
-			}
-			for _, s := range c.slots {
-				if s.at.Topic != topic {
-					continue
-				}
-				known := s.high != 0 || s.low != 0
-				if known && (s.high != high || s.low != low) && !s.again {
-					c.restart(events, s, "the topic was deleted and made again")
-					again = append(again, kafka.Position{Partition: s.at, Offset: beginning})
-				}
-				s.high, s.low, s.again = high, low, false
-			}
-		}
-		C.free(unsafe.Pointer(first))
-		return again
-	}
-	now := time.Now()
-	if len(c.slots) == 0 || now.Sub(c.asked) < identify {
-		return again
-	}
-	c.asked, c.asking = now, true
-	seen := map[string]bool{}
-	var topics []*C.char
-	for at := range c.slots {
-		if !seen[at.Topic] {
-			seen[at.Topic] = true
-			topics = append(topics, C.CString(at.Topic))
-		}
-	}
-	C.prosody_ask(c.native, &topics[0], C.size_t(len(topics)))
-	for _, topic := range topics {
-		C.free(unsafe.Pointer(topic))
-	}
-	return again
 }
 
 // records copies a batch out of C. Records and bytes come from few allocations.
