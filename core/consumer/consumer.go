@@ -57,8 +57,8 @@ type Options struct {
 
 const (
 	commitTimeout = 5 * time.Second // of one commit
-	grace         = 2 * time.Second // for the last commit, beyond the shutdown budget
-	closing       = 2 * time.Second // for the goroutines and the client to end
+	grace         = time.Second     // for the last commit, beyond the shutdown budget
+	closing       = 3 * time.Second // for the goroutines and the client to end
 	verifying     = 10 * time.Second
 	settling      = 3 * time.Second // for new topics to be known to all brokers
 	parked        = 64              // goroutines that are kept without work

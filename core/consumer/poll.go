@@ -14,10 +14,9 @@ import (
 )
 
 const (
-	mostRecords = 512                   // of one Poll
-	mostBytes   = 8 << 20               // of one Poll, judged by the last one
-	longest     = 20 * time.Millisecond // that a Poll waits: Stop has to wait for it
-	nimble      = 5 * time.Millisecond  // that a Poll waits while a partition is paused
+	mostRecords = 512                  // of one Poll
+	mostBytes   = 8 << 20              // of one Poll, judged by the last one
+	nimble      = 5 * time.Millisecond // that a Poll waits while a partition is paused
 )
 
 // intake is what the poll loop keeps from one round to the next.
@@ -47,7 +46,7 @@ func (c *Consumer) poll() {
 			return
 		default:
 		}
-		wait := min(c.options.PollInterval, longest)
+		wait := c.options.PollInterval
 		if in.flow() {
 			wait = min(wait, nimble)
 		}
@@ -93,16 +92,7 @@ func (in *intake) rebalance(events kafka.Events) {
 	c.locked(func() {
 		c.hold(false)
 		for _, name := range events.Lost {
-			c.lose(name)
-		}
-		for _, name := range events.Assigned {
-			if c.stopping {
-				pause = append(pause, name)
-				continue
-			}
-			c.lose(name)
-			c.log.Info("partition assigned", fields(name)...)
-			c.set.Assign(name, c.grant(name))
+			c.lose(name, slices.Contains(events.Assigned, name))
 		}
 		for _, name := range events.Revoked {
 			if held := c.leases[name]; held != nil {
@@ -110,6 +100,14 @@ func (in *intake) rebalance(events kafka.Events) {
 			} else {
 				release = append(release, name)
 			}
+		}
+		for _, name := range events.Assigned {
+			if c.stopping {
+				pause = append(pause, name)
+				continue
+			}
+			c.log.Info("partition assigned", fields(name)...)
+			c.set.Restart(name, c.grant(name))
 		}
 		in.starts = c.startable(in.starts[:0])
 	})
@@ -131,14 +129,17 @@ func (c *Consumer) grant(name kafka.Partition) *lease {
 	return made
 }
 
-// lose ends a lease at once; under the mutex.
-func (c *Consumer) lose(name kafka.Partition) {
+// lose ends a lease at once. Of a partition that starts again the set needs to know
+// whether it is paused, so it stays until then. Under the mutex.
+func (c *Consumer) lose(name kafka.Partition, again bool) {
 	held := c.leases[name]
 	if held == nil {
 		return
 	}
 	c.log.Warn("partition lost", fields(name, slog.Any("running", c.set.Running(name)))...)
-	c.set.Lose(name)
+	if !again || c.stopping {
+		c.set.Lose(name)
+	}
 	c.end(held, pipeline.Lost)
 }
 

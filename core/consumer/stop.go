@@ -61,11 +61,8 @@ func (c *Consumer) stop() {
 	c.err = errors.Join(failures...)
 }
 
-// close leaves the group. The poll loop ends first, if it does.
+// close leaves the group and waits for the loops. A Poll that waits returns by it.
 func (c *Consumer) close() error {
-	loops := make(chan struct{})
-	go func() { c.loops.Wait(); close(loops) }()
-	joined := wait(loops, c.options.PollInterval+closing)
 	closed := make(chan error, 1)
 	go func() { closed <- c.kafka.Close() }()
 	select {
@@ -76,7 +73,9 @@ func (c *Consumer) close() error {
 	case <-time.After(closing):
 		return errors.New("the Kafka client did not close in time")
 	}
-	if !joined && !wait(loops, closing) {
+	loops := make(chan struct{})
+	go func() { c.loops.Wait(); close(loops) }()
+	if !wait(loops, closing) {
 		return errors.New("the poll loop did not end in time")
 	}
 	return nil

@@ -85,8 +85,8 @@ type Consumer interface {
 	End(partition Partition) (int64, bool)
 	// Joined tells whether the member is in the group, with or without partitions.
 	Joined() bool
-	// Close leaves the group and frees the client. All partitions have to be
-	// released before; those that are not count as lost.
+	// Close leaves the group and frees the client. A Poll that waits returns. All
+	// partitions have to be released before; those that are not count as lost.
 	Close() error
 }
 

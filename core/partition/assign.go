@@ -24,14 +24,11 @@ func (s *Set) Assign(name kafka.Partition, tag any) {
 	s.share()
 }
 
-// Restart begins anew when the log itself did: the offsets that were delivered mean
-// nothing any more. Whether the client library delivers stays as it is.
+// Restart is Assign for a partition that may be there: its log was made anew. Whether
+// the client library delivers stays as it is.
 func (s *Set) Restart(name kafka.Partition, tag any) {
 	p := s.part(name)
-	if p == nil || p.leaving {
-		return
-	}
-	paused := p.paused
+	paused := p != nil && p.paused
 	s.Assign(name, tag)
 	s.part(name).paused = paused
 }
