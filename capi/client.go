@@ -126,8 +126,12 @@ func goClientShutdown(c, q C.uintptr_t, tag C.uint64_t, e *C.prosody_error) (sta
 
 //export goClientSend
 func goClientSend(c, q C.uintptr_t, tag C.uint64_t, o *C.prosody_outgoing, e *C.prosody_error) (status C.prosody_status) {
-	defer guard("prosody_client_send", e, &status)
-	if !enter("prosody_client_send") {
+	name := "prosody_client_send"
+	if o.payload.data == nil {
+		name = "prosody_client_excise"
+	}
+	defer guard(name, e, &status)
+	if !enter(name) {
 		return refuse(e)
 	}
 	p := clientOf(c)

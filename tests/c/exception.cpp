@@ -33,6 +33,12 @@ static void on_message(void *, const prosody_message *message) {
   done.emplace(static_cast<const char *>(message->key.data), message->key.size);
 }
 
+static void on_log(void *, const prosody_log *line) {
+  if (std::getenv("TEST_VERBOSE") != nullptr)
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line->text.size),
+                 static_cast<const char *>(line->text.data));
+}
+
 static void on_completion(void *, const prosody_completion *completion) {
   CHECK(completion->status == PROSODY_OK);
   completed++;
@@ -44,10 +50,15 @@ int main() {
   prosody_client *client;
   CHECK(prosody_config_create(&config, nullptr) == PROSODY_OK);
   CHECK(prosody_queue_create(&queue, nullptr) == PROSODY_OK);
-  const char *options[][2] = {{"mock", "true"},           {"bootstrap_servers", "embedded:1"},
-                              {"group_id", "exception"},  {"subscribed_topics", "exception"},
-                              {"retry_base", "1ms"},      {"cassandra_nodes", "embedded"},
-                              {"max_retry_delay", "2ms"}, {"defer_enabled", "false"}};
+  const char *options[][2] = {{"mock", "true"},
+                              {"bootstrap_servers", "embedded:1"},
+                              {"group_id", "exception"},
+                              {"subscribed_topics", "exception"},
+                              {"retry_base", "1ms"},
+                              {"source_system", "tests"},
+                              {"cassandra_nodes", "embedded"},
+                              {"max_retry_delay", "2ms"},
+                              {"defer_enabled", "false"}};
   for (auto &option : options)
     CHECK(prosody_config_set(config, text(option[0]), text(option[1]), nullptr) == PROSODY_OK);
   CHECK(prosody_client_create(config, queue, 1, &client, nullptr) == PROSODY_PENDING);
@@ -57,6 +68,7 @@ int main() {
   handler.size = sizeof handler;
   handler.on_message = on_message;
   handler.on_completion = on_completion;
+  handler.on_log = on_log;
   uint64_t tag = 3;
   for (const char *key : {"a", "b", "c", "d"}) {
     prosody_outgoing record{};
