@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
 module Prosody
-  # Runs attempts on threads. There are as many threads as attempts were open at once; they are
-  # used again. The core bounds the attempts by max_concurrency.
+  # Runs attempts on threads, which are used again. The core bounds the attempts by max_concurrency.
+  #
+  # At most one thread at a time is called to work; before it runs a handler, which may block, it calls
+  # the next one. So quick handlers all run on one thread, without a switch for each.
   # @private
   class Pool
     NEVER = Hash[Object, :never].freeze
@@ -11,8 +13,12 @@ module Prosody
 
     # @param ending [#call] whether the process ends: then no thread may be started
     def initialize(ending)
-      @jobs = Thread::Queue.new
       @ending = ending
+      @jobs = []
+      @bell = Thread::Queue.new
+      @called = false # a thread is on its way to the jobs
+      @workers = {}.compare_by_identity
+      @running = {}.compare_by_identity
     end
 
     # Reads the subscription until it ends.
@@ -24,7 +30,7 @@ module Prosody
 
     def start(attempt)
       @jobs << attempt
-      grow
+      summon
     end
 
     def stop(attempt, reason)
@@ -36,21 +42,58 @@ module Prosody
 
     # The threads end when they have done what is there.
     def close
-      @jobs.close
+      @bell.close
+    end
+
+    # Waits for attempts and runs them. Between handlers no interrupt is let in.
+    # @private
+    def work(worker)
+      Thread.handle_interrupt(NEVER) do
+        @workers[worker] = true
+        loop do
+          @called = false
+          while (attempt = @jobs.shift)
+            @running[worker] = attempt
+            summon unless @jobs.empty?
+            attempt.run(worker)
+            @running.delete(worker)
+          end
+          break unless rest
+        end
+      end
+    ensure
+      leave(worker)
     end
 
     private
 
-    # Busy threads may stay busy: each waiting attempt needs a waiting thread.
-    def grow
-      Worker.new(@jobs, method(:left)) if @jobs.size > @jobs.num_waiting
-    rescue ThreadError
-      nil # no more threads: those that there are do the work
+    def summon
+      return if @called
+
+      @called = true
+      # A thread that is neither waiting nor running a handler is about to look for jobs.
+      if @bell.num_waiting.positive? || @workers.size > @running.size
+        @bell << true
+      else
+        Worker.new(self)
+      end
+    rescue ThreadError, ClosedQueueError
+      @called = false # no more threads: those that there are do the work
     end
 
-    # A thread was killed: another takes its place.
-    def left
-      grow unless @ending.call
+    # @return [Boolean] false when there is nothing more to do
+    def rest
+      Thread.handle_interrupt(WAIT) { @bell.pop }
+    rescue Exception # rubocop:disable Lint/RescueException
+      true # meant for a handler that is over
+    end
+
+    # When the thread was killed, another takes its place.
+    def leave(worker)
+      @workers.delete(worker)
+      @running.delete(worker)
+      @called = false
+      summon unless @jobs.empty? || @ending.call
     end
 
     # A thread of the pool.
@@ -59,19 +102,22 @@ module Prosody
       FLUSH = { Cancelled => :immediate }.freeze
       private_constant :USER, :FLUSH
 
-      def initialize(jobs, left)
-        @jobs = jobs
-        @left = left
+      def initialize(pool)
         @lock = Mutex.new
         @current = nil
         @raised = false
-        @thread = Thread.new { work }
-        @thread.name = "prosody-worker"
+        Thread.new do
+          @thread = Thread.current
+          @thread.name = "prosody-worker"
+          pool.work(self)
+        end
       end
 
       # Runs code of the user: only there interrupts are let in.
       def guard(attempt, &code)
-        enter(attempt)
+        @lock.synchronize { @current = attempt }
+        raise attempt.cancelled if attempt.cancelled
+
         Thread.handle_interrupt(USER, &code)
       ensure
         leave
@@ -88,28 +134,6 @@ module Prosody
       end
 
       private
-
-      def work
-        @thread = Thread.current
-        Thread.handle_interrupt(NEVER) do
-          while (attempt = take)
-            attempt.run(self)
-          end
-        end
-      ensure
-        @left.call
-      end
-
-      def take
-        Thread.handle_interrupt(WAIT) { @jobs.pop }
-      rescue Exception # rubocop:disable Lint/RescueException
-        retry # meant for a handler that is over
-      end
-
-      def enter(attempt)
-        @lock.synchronize { @current = attempt }
-        raise attempt.cancelled if attempt.cancelled
-      end
 
       # Nothing raised for this attempt may reach the next one.
       def leave

@@ -1,0 +1,129 @@
+# frozen_string_literal: true
+
+ENV.delete_if { |name, _| name.start_with?("PROSODY_") && name != "PROSODY_LIBRARY" }
+
+require "open3"
+require "prosody"
+require "rbconfig"
+require "set"
+require "socket"
+require "timeout"
+
+Prosody.logger = Logger.new(File::NULL)
+
+# A handler that notes its calls; blocks say what it does.
+class Recorder < Prosody::EventHandler
+  attr_reader :calls
+
+  def initialize(message: nil, excise: nil)
+    super()
+    @message = message
+    @excise = excise
+    @calls = Thread::Queue.new
+  end
+
+  def on_message(context, message)
+    @calls << message
+    @message&.call(context, message)
+  end
+
+  def on_excise(context, message)
+    @calls << message
+    @excise&.call(context, message)
+  end
+
+  def on_timer(_context, _timer); end
+
+  # The next calls, so many.
+  def take(count)
+    Array.new(count) { @calls.pop }
+  end
+end
+
+# Clients and names for tests.
+module Helpers
+  PATIENCE = 30
+  LIB = File.expand_path("../lib", __dir__)
+
+  def name(prefix = "n")
+    "#{prefix}-#{Process.pid}-#{@names = @names.to_i + 1}-#{rand(1_000_000)}"
+  end
+
+  def topic
+    @topic ||= name("topic")
+  end
+
+  # A client of mock mode; its source system is not its group, so that it gets what it sends.
+  def client(**options)
+    defaults = { mock: true, bootstrap_servers: "mock", group_id: name("group"), source_system: "spec",
+                 subscribed_topics: topic }
+    made = Prosody::Client.new(defaults.merge(options))
+    (@clients ||= []) << made
+    made
+  end
+
+  def consume(handler, **options)
+    client(**options).tap { |made| made.subscribe(handler) }
+  end
+
+  def patiently(seconds = PATIENCE, &block)
+    Timeout.timeout(seconds, &block)
+  end
+
+  # Waits until the block says yes.
+  def eventually(seconds = PATIENCE)
+    patiently(seconds) { sleep 0.005 until yield }
+  end
+
+  def lines
+    output = StringIO.new
+    before = Prosody.logger
+    Prosody.logger = Logger.new(output)
+    yield
+    eventually { output.string.include?("\n") } if output.string.empty?
+    output.string
+  ensure
+    Prosody.logger = before
+  end
+
+  # Runs a program in a process of its own.
+  # @return [Array(String, Process::Status)] both outputs, and the status
+  def ruby(program, *arguments, seconds: 60)
+    prelude = <<~RUBY
+      require "prosody"
+      Prosody.logger = Logger.new($stderr, level: Logger::ERROR)
+      class Handler < Prosody::EventHandler
+        def on_message(_context, _message); end
+        def on_excise(_context, _message); end
+        def on_timer(_context, _timer); end
+      end
+      def client(**options)
+        Prosody::Client.new(
+          { mock: true, bootstrap_servers: "mock", group_id: "group", source_system: "spec", subscribed_topics: "topic" }
+            .merge(options)
+        )
+      end
+    RUBY
+    command = ["timeout", "-s", "ABRT", seconds.to_s, RbConfig.ruby, "-I", LIB, "-e", prelude + program, *arguments]
+    Open3.capture2e(*command, stdin_data: "")
+  end
+end
+
+RSpec.configure do |config|
+  config.include Helpers
+  config.disable_monkey_patching!
+  config.expect_with(:rspec) { |expectations| expectations.max_formatted_output_length = 2000 }
+  config.order = :random
+  Kernel.srand config.seed
+
+  reachable = begin
+    Socket.tcp("localhost", 9094, connect_timeout: 1).close
+    true
+  rescue SystemCallError
+    false
+  end
+  config.filter_run_excluding real: true unless reachable
+
+  config.around { |example| Timeout.timeout(example.metadata.fetch(:limit, 120)) { example.run } }
+  config.after { (@clients || []).each(&:shutdown) }
+end
