@@ -93,6 +93,8 @@ int main(void) {
   }
   if (strcmp(fault, "client") == 0) { /* in a goroutine */
     PENDING(prosody_client_create(config, h.queue, 9, &x, &error));
+    for (int64_t limit = now_ms() + 10000; prosody_should_cancel(0) != PROSODY_ERR_POISONED;)
+      CHECK(now_ms() < limit);
     known = 1;
   }
   unsetenv("PROSODY_FAULT");
