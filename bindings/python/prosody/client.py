@@ -211,7 +211,5 @@ def _headers(headers: Headers) -> Any:
             value = value.encode()
         if value is not None and not isinstance(value, bytes):
             raise TypeError(f"a header's value must be bytes or None, not {type(value).__name__}")
-        # As for names that were received: bytes that are no UTF-8 pass as surrogate escapes.
-        title = native.view(name.encode("utf-8", "surrogateescape"))
-        packed.append(native.Header(title, native.view(value)))
+        packed.append(native.Header(native.view(name.encode()), native.view(value)))
     return (native.Header * len(packed))(*packed)

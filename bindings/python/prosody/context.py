@@ -6,6 +6,7 @@ import asyncio
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+
 from prosody.call import Call
 from prosody.record import FLAG_FAILURE
 

@@ -77,6 +77,7 @@ class Options(TypedDict, total=False):
     telemetry_topic: str | None
     telemetry_enabled: bool | None
     status_page: bool | None
+    log: str | None
     cassandra_nodes: Texts | None
     cassandra_keyspace: str | None
     cassandra_user: str | None

@@ -76,6 +76,8 @@ class Queue:
         """Frees the queue; events that are still open count as failed."""
         if not self.closed:
             self.closed = True
+            if self.runtime.forked:
+                return
             self.library.queue_destroy(self.handle)
 
 
@@ -126,7 +128,8 @@ class LoopQueue(Queue):
 
     def close(self) -> None:
         if not self.closed:
-            if not self.loop.is_closed():
+            # A forked child shares the parent's epoll: what it removes, the parent loses.
+            if not self.runtime.forked and not self.loop.is_closed():
                 self.loop.remove_reader(self.fd)
             super().close()
 

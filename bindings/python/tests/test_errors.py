@@ -6,6 +6,7 @@ import asyncio
 import inspect
 
 import pytest
+
 from prosody import (
     EventHandlerError,
     NullValueError,

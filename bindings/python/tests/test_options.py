@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
 from prosody.options import OFF, convert, nanoseconds
 
 

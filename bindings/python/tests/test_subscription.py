@@ -13,6 +13,7 @@ from typing import Any
 import fake
 import pytest
 from conftest import eventually
+
 from prosody import DemandKind, EventHandler, ExciseMessage, Message, PermanentError, native
 from prosody.handler import check
 from prosody.port import Port
@@ -42,6 +43,7 @@ class Process:
 
     def __init__(self) -> None:
         self.library = fake.Library()
+        self.forked = False
         self.poisoned: list[str] = []
         self.left: list[Any] = []
 
