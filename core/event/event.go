@@ -14,6 +14,7 @@ const (
 	Message Kind = iota + 1
 	Excise
 	Timer
+	Retry // of the head of a key's deferred queue; it never reaches a host
 )
 
 func (k Kind) String() string {
@@ -24,6 +25,8 @@ func (k Kind) String() string {
 		return "excise"
 	case Timer:
 		return "timer"
+	case Retry:
+		return "retry"
 	}
 	return "unknown"
 }
@@ -40,8 +43,8 @@ type Event struct {
 	Kind      Kind
 	Topic     string
 	Partition int32
-	Offset    int64 // of a message or excise record; -1 for a timer
-	Timestamp int64 // milliseconds since the epoch; for a timer its second * 1000
+	Offset    int64 // of a message or excise record; -1 for a timer or retry
+	Timestamp int64 // milliseconds since the epoch; for a timer its second * 1000, for a retry 0
 	Key       string
 	Payload   []byte // JSON; nil for excise records and timers
 	Source    string // source-system header

@@ -29,7 +29,8 @@ const (
 )
 
 type fact struct {
-	offset int64
+	offset int64  // -1: a timer
+	stamp  int64  // of a timer, unlike all others
 	key    string // empty: an invalid record
 	state  state
 	size   int64
@@ -65,6 +66,7 @@ type model struct {
 	running []*running
 	ended   []Token
 	blocked map[*assignment]map[string]bool
+	stamp   int64
 	steps   []string
 }
 
@@ -106,8 +108,10 @@ func (m *model) step() {
 	switch pick := m.random.IntN(100); {
 	case pick < 8:
 		m.assign(name)
-	case pick < 42:
+	case pick < 38:
 		m.offer(name)
+	case pick < 42:
+		m.fire(name)
 	case pick < 65:
 		m.start()
 	case pick < 84:
@@ -136,6 +140,40 @@ func (m *model) assign(name kafka.Partition) {
 	m.parts[name] = made
 	m.blocked[made] = map[string]bool{}
 	m.next[name] = max(0, m.next[name]-m.random.Int64N(5))
+}
+
+// fire offers a timer: also to a partition that is paused.
+func (m *model) fire(name kafka.Partition) {
+	m.stamp++
+	a := m.parts[name]
+	made := &fact{offset: -1, stamp: m.stamp, key: string(rune('a' + m.random.IntN(4))), size: 1 + m.random.Int64N(10)}
+	e := &event.Event{
+		Kind: event.Timer, Topic: name.Topic, Partition: name.Index, Offset: -1, Timestamp: made.stamp,
+		Key: made.key, Type: "bad", HasType: true,
+	}
+	if m.random.IntN(2) == 0 {
+		e.Kind = event.Retry
+	}
+	verdict, expected := m.set.Offer(e, made.size), Queued
+	switch {
+	case a == nil:
+		expected = Unassigned
+	case a.leaving:
+		expected = Leaving
+	default:
+		a.records = append(a.records, made)
+	}
+	m.log("fire %v key %q stamp %d: %d", name, made.key, made.stamp, verdict)
+	m.check(verdict == expected, "verdict %d, expected %d", verdict, expected)
+}
+
+// highest is the last offset that was delivered.
+func (a *assignment) highest() int64 {
+	highest := int64(-1)
+	for _, record := range a.records {
+		highest = max(highest, record.offset)
+	}
+	return highest
 }
 
 func (m *model) offer(name kafka.Partition) {
@@ -177,7 +215,7 @@ func (m *model) offer(name kafka.Partition) {
 			expected = Unassigned
 		case a.leaving:
 			expected = Leaving
-		case len(a.records) > 0 && offset <= a.records[len(a.records)-1].offset:
+		case offset <= a.highest():
 			expected = Stale
 		}
 		switch {
@@ -267,7 +305,8 @@ func (m *model) start() {
 		r := &running{token: start.Token}
 		for a, records := range eligible {
 			for record, name := range records {
-				same := start.Event != nil && start.Event.At() == name && start.Event.Offset == record.offset && start.Event.Key == record.key ||
+				same := start.Event != nil && start.Event.At() == name && start.Event.Offset == record.offset && start.Event.Key == record.key &&
+					(record.offset >= 0 || start.Event.Timestamp == record.stamp) ||
 					start.Record != nil && at(start.Record) == name && start.Record.Offset == record.offset && record.key == ""
 				if same {
 					r.name, r.key, r.of, r.record = name, record.key, a, record
@@ -380,112 +419,6 @@ func (m *model) lose(name kafka.Partition) {
 		delete(m.parts, name)
 		delete(m.blocked, a)
 	}
-}
-
-func (m *model) commit() {
-	m.log("commit")
-	found := map[kafka.Partition]int64{}
-	for _, position := range m.set.Positions(nil) {
-		found[position.Partition] = position.Offset
-	}
-	ok := m.random.IntN(4) > 0
-	m.set.Committed(ok)
-	for name, a := range m.parts {
-		expected := int64(-1)
-		for _, record := range a.records {
-			if record.state != done {
-				break
-			}
-			expected = record.offset + 1
-		}
-		if expected > a.committed {
-			m.check(found[name] == expected, "%v: position %d, expected %d", name, found[name], expected)
-			if ok {
-				a.committed = expected
-			}
-			delete(found, name)
-		}
-	}
-	m.check(len(found) == 0, "positions that did not move or must not be committed: %v", found)
-}
-
-func (m *model) flow() {
-	pause, resume := m.set.Flow(nil, nil)
-	m.log("flow %v %v", pause, resume)
-	for _, name := range pause {
-		m.check(!m.parts[name].paused && !m.parts[name].leaving, "pause of %v", name)
-		m.parts[name].paused = true
-	}
-	for _, name := range resume {
-		m.check(m.parts[name].paused && !m.parts[name].leaving, "resume of %v", name)
-		m.parts[name].paused = false
-	}
-	m.set.Flowed(pause, true)
-	m.set.Flowed(resume, false)
-	records := max(1, min(m.config.Records, m.config.TotalRecords/max(1, len(m.parts))))
-	bytes := max(1, min(m.config.Bytes, m.config.TotalBytes/int64(max(1, len(m.parts)))))
-	for name, a := range m.parts {
-		if a.leaving {
-			continue
-		}
-		waiting, size, beyond := a.load()
-		if waiting >= records || size >= bytes || beyond >= m.config.Span {
-			m.check(a.paused, "%v is full and not paused", name)
-		}
-		if waiting <= records/2 && size <= bytes/2 && beyond <= m.config.Span/2 {
-			m.check(!a.paused, "%v is half empty and paused", name)
-		}
-	}
-}
-
-func (a *assignment) load() (waiting int, size int64, beyond int) {
-	front := true
-	for _, record := range a.records {
-		front = front && record.state == done
-		if !front {
-			beyond++
-		}
-		if record.state == waits {
-			waiting++
-			size += record.size
-		}
-	}
-	return waiting, size, beyond
-}
-
-func (m *model) bounds() {
-	facts := m.set.Snapshot(m.now)
-	live, stale, _ := m.counts()
-	m.check(facts.Running == live && facts.Abandoned == stale, "running %d %d, expected %d %d",
-		facts.Running, facts.Abandoned, live, stale)
-	m.check(len(facts.Partitions) == len(m.parts), "partitions")
-	for _, fact := range facts.Partitions {
-		a := m.parts[kafka.Partition{Topic: fact.Topic, Index: fact.Partition}]
-		waiting, _, beyond := a.load()
-		m.check(fact.Waiting == waiting, "%v waits %d, expected %d", fact, fact.Waiting, waiting)
-		m.check(fact.Beyond == beyond, "%v beyond %d, expected %d", fact, fact.Beyond, beyond)
-	}
-	seen := map[string]bool{}
-	for _, r := range m.running {
-		name := fmt.Sprint(r.name, r.key)
-		m.check(r.key == "" || !seen[name], "two events of %s run", name)
-		seen[name] = true
-	}
-}
-
-// finish ends everything: nothing may be left.
-func (m *model) finish() {
-	for _, name := range m.order {
-		m.lose(name)
-	}
-	for len(m.running) > 0 {
-		m.end()
-	}
-	m.check(empty(m.set), "left over: %+v", m.set.Snapshot(m.now))
-}
-
-func empty(s *Set) bool {
-	return len(s.slots) == 0 && len(s.parts) == 0 && s.rotation.empty() && s.running == 0 && s.stale == 0 && s.blocked == 0
 }
 
 // TestModel runs random schedules: 2,000, or PROSODY_SCHEDULES of them.

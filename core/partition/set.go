@@ -133,9 +133,9 @@ type item struct {
 	event    *event.Event
 	record   *kafka.Record
 	reason   string
-	offset   int64
+	offset   int64 // -1: none
 	size     int64
-	sequence uint64 // in the ring
+	sequence uint64 // in the ring, with an offset
 	key      *key
 	part     *part
 	next     *item
@@ -171,8 +171,12 @@ func fill[T int | int64](value *T, otherwise T) {
 	}
 }
 
-// Offer takes the next event of a partition; size is about what it needs in memory.
+// Offer takes the next event of a partition; size is about what it needs in memory. A
+// timer or retry has no offset: it holds up no watermark, and is dropped on revoke.
 func (s *Set) Offer(e *event.Event, size int64) Verdict {
+	if e.Kind == event.Timer || e.Kind == event.Retry {
+		return s.fire(e, size)
+	}
 	p, verdict := s.arrive(e.At(), e.Offset)
 	if p == nil {
 		return verdict
@@ -187,14 +191,32 @@ func (s *Set) Offer(e *event.Event, size int64) Verdict {
 		s.pass(p, e.Offset)
 		return Unwanted
 	}
-	k := p.keys[e.Key]
+	s.enqueue(p, s.key(p, e.Key), e.Offset, size).event = e
+	return Queued
+}
+
+// fire takes an event without an offset.
+func (s *Set) fire(e *event.Event, size int64) Verdict {
+	p := s.part(e.At())
+	switch {
+	case p == nil:
+		return Unassigned
+	case p.leaving:
+		return Leaving
+	}
+	s.counters.Fired++
+	s.enqueue(p, s.key(p, e.Key), -1, size).event = e
+	return Queued
+}
+
+func (s *Set) key(p *part, name string) *key {
+	k := p.keys[name]
 	if k == nil {
 		k = s.newKey()
-		k.name = e.Key
-		p.keys[e.Key] = k
+		k.name = name
+		p.keys[name] = k
 	}
-	s.enqueue(p, k, e.Offset, size).event = e
-	return Queued
+	return k
 }
 
 // OfferInvalid takes a record that is no event. It is started like one, on its own,
@@ -284,7 +306,9 @@ func (p *part) done(sequence uint64) {
 func (s *Set) enqueue(p *part, k *key, offset, size int64) *item {
 	i := s.newItem()
 	i.offset, i.size, i.key, i.part = offset, size, k, p
-	i.sequence = p.ring.push(offset)
+	if offset >= 0 {
+		i.sequence = p.ring.push(offset)
+	}
 	k.waiting.push(i)
 	p.waiting++
 	p.bytes += size
@@ -369,7 +393,9 @@ func (s *Set) Done(token Token, class pipeline.Class) bool {
 	s.running--
 	k.running = nil
 	if class == pipeline.Success || class == pipeline.Permanent {
-		p.done(i.sequence)
+		if i.offset >= 0 {
+			p.done(i.sequence)
+		}
 		s.weigh(p)
 	} else if !p.leaving {
 		k.blocked = true

@@ -17,6 +17,7 @@ type Counters struct {
 	Leaving        int64 `json:"dropped_leaving"`
 	Unassigned     int64 `json:"dropped_unassigned"`
 	Invalid        int64 `json:"invalid"`
+	Fired          int64 `json:"fired"` // timers and retries
 	Succeeded      int64 `json:"succeeded"`
 	Permanent      int64 `json:"permanent"`
 	Transient      int64 `json:"transient"`
@@ -109,8 +110,12 @@ func (s *Set) Stalled(now time.Time, threshold time.Duration) []string {
 			reasons = append(reasons, fmt.Sprintf("%s: %d keys stand still after an aborted event", label(p.name), p.blocked))
 		}
 		if i := p.slowest(); i != nil && now.Sub(i.quiet) > threshold {
-			reasons = append(reasons, fmt.Sprintf("%s: the event at offset %d has been running for %s",
-				label(p.name), i.offset, now.Sub(i.started).Round(time.Millisecond)))
+			what := fmt.Sprintf("event at offset %d", i.offset)
+			if i.offset < 0 {
+				what = i.event.Kind.String()
+			}
+			reasons = append(reasons, fmt.Sprintf("%s: the %s has been running for %s",
+				label(p.name), what, now.Sub(i.started).Round(time.Millisecond)))
 		}
 	}
 	if s.stale+s.blocked >= s.excess {
