@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"encoding/binary"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -136,19 +138,40 @@ func TestLinesAreBoundedAndInOrder(t *testing.T) {
 	q := make8(t)
 	defer release(q)
 	q.Push(&plain{size: 8, number: 1})
-	for range Lines + 10 {
-		q.Log(&record.Log{Text: "line"})
+	for i := range Lines + 10 {
+		q.Log(&record.Log{Text: strconv.Itoa(i)})
 	}
 	q.Push(&plain{size: 8, number: 2})
 	buffer := make([]byte, 1<<20)
 	batch := q.Take(buffer, 1<<20)
 	require.Equal(t, 1+2+Lines, batch.Count)
-	assert.Contains(t, string(buffer[:200]), "10 log lines were dropped")
-	assert.EqualValues(t, 2, buffer[batch.Size-8])
+	list := split(buffer[:batch.Size])
+	assert.Contains(t, list[0], "10 log lines were dropped")
+	assert.Equal(t, "1", list[1])
+	for i := range Lines {
+		assert.Equal(t, strconv.Itoa(i+10), list[2+i])
+	}
+	assert.Equal(t, "2", list[len(list)-1])
 	q.Log(&record.Log{Text: "after"})
-	batch = q.Take(buffer, 9)
-	assert.Equal(t, 1, batch.Count)
+	assert.Equal(t, 1, q.Take(buffer, 9).Count)
 	assert.False(t, readable(t, q))
+}
+
+// split gives the text of each line, and the number of each plain record of 8 bytes.
+func split(buffer []byte) (list []string) {
+	for len(buffer) > 0 {
+		if buffer[1] == 0 && buffer[4] == 0 {
+			list = append(list, strconv.Itoa(int(buffer[0])))
+			buffer = buffer[8:]
+			continue
+		}
+		size := binary.NativeEndian.Uint32(buffer)
+		text := binary.NativeEndian.Uint32(buffer[32:])
+		at := record.LogSize + binary.NativeEndian.Uint32(buffer[28:])
+		list = append(list, string(buffer[at:at+text]))
+		buffer = buffer[size:]
+	}
+	return list
 }
 
 func TestManyWritersAndReaders(t *testing.T) {
