@@ -19,8 +19,8 @@ import (
 	"prosody/core/store"
 )
 
-// Options say where and how a Keeper keeps. Zero values have defaults where a comment
-// names one.
+// Options say where and how a Keeper keeps. Zero values have the defaults that the
+// comments name.
 type Options struct {
 	Store    store.Store
 	Group    string
@@ -32,9 +32,39 @@ type Options struct {
 	Recovery time.Duration // state_recovery_delay; 30 s
 	Timeout  time.Duration // of one call of the store; 10 s
 	Parallel int           // writes in flight of a Flush; 64
+	Behind   int           // keys with unwritten marks, before marks are written at once; 32768
 	Clock    clock.Clock   // the real one
 	Log      *slog.Logger  // none
 	Observer Observer      // hears of committed changes of timers; none
+}
+
+func (o *Options) fill() {
+	period := func(value *time.Duration, otherwise time.Duration) {
+		if *value <= 0 {
+			*value = otherwise
+		}
+	}
+	period(&o.TTL, 7*24*time.Hour)
+	period(&o.Slab, time.Hour)
+	period(&o.Recovery, 30*time.Second)
+	period(&o.Timeout, 10*time.Second)
+	count := func(value *int, otherwise int) {
+		if *value <= 0 {
+			*value = otherwise
+		}
+	}
+	count(&o.Cache, 8192)
+	count(&o.Parallel, 64)
+	count(&o.Behind, 32768)
+	if o.Bytes <= 0 {
+		o.Bytes = 64 << 20
+	}
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 }
 
 // MaxTimers is the most timers of a key.
