@@ -35,6 +35,24 @@ type slot struct {
 
 type anchor struct{ offset, timestamp, key, value int64 }
 
+// What a record can be.
+const (
+	due = iota
+	copied
+	restarted
+)
+
+// judge compares a record with what came before it.
+func (s *slot) judge(here anchor) int {
+	switch {
+	case here.offset >= s.next:
+		return due
+	case here.offset > s.anchor.offset || here == s.anchor:
+		return copied
+	}
+	return restarted
+}
+
 func (c *consumer) Poll(wait time.Duration, limit int) (events kafka.Events) {
 	if !c.enter() {
 		return events
@@ -177,21 +195,20 @@ func (c *consumer) records(events *kafka.Events, count int, again []kafka.Positi
 		if s == nil || s.skip == c.batch {
 			continue
 		}
-		offset := int64(item.offset)
-		here := anchor{offset, int64(item.timestamp), int64(item.key_size), int64(item.value_size)}
-		if offset < s.next {
-			if offset > s.anchor.offset || here == s.anchor {
-				continue // a copy
-			}
-			c.restart(events, s, fmt.Sprintf("its log starts again at offset %d, below %d", offset, s.next))
+		here := anchor{int64(item.offset), int64(item.timestamp), int64(item.key_size), int64(item.value_size)}
+		switch s.judge(here) {
+		case copied:
+			continue
+		case restarted:
+			c.restart(events, s, fmt.Sprintf("its log starts again at offset %d, below %d", here.offset, s.next))
 			s.again = true
-			again = append(again, kafka.Position{Partition: s.at, Offset: offset})
+			again = append(again, kafka.Position{Partition: s.at, Offset: here.offset})
 			continue
 		}
 		if s.batch != c.batch {
 			s.batch, s.anchor = c.batch, here
 		}
-		s.next = offset + 1
+		s.next = here.offset + 1
 		if len(slab) == 0 {
 			slab = make([]kafka.Record, min(slabSize, count-i))
 		}
@@ -199,10 +216,10 @@ func (c *consumer) records(events *kafka.Events, count int, again []kafka.Positi
 		slab = slab[1:]
 		record.Topic = s.at.Topic
 		record.Partition = s.at.Index
-		record.Offset = offset
+		record.Offset = here.offset
 		record.Timestamp = here.timestamp
-		record.Key = arena.copy(item.key, item.key_size)
-		record.Value = arena.copy(item.value, item.value_size)
+		record.Key = arena.copy(item.key, int(item.key_size))
+		record.Value = arena.copy(item.value, int(item.value_size))
 		if item.headers > 0 {
 			record.Headers = c.headers(&arena, unsafe.Slice((*C.prosody_header)(unsafe.Add(
 				unsafe.Pointer(headers), uintptr(item.header)*unsafe.Sizeof(*headers))), int(item.headers)))
@@ -216,7 +233,7 @@ func (c *consumer) headers(arena *arena, found []C.prosody_header) []kafka.Heade
 	copied := make([]kafka.Header, len(found))
 	for i := range found {
 		copied[i].Name = c.name(found[i].name)
-		copied[i].Value = arena.copy(found[i].value, found[i].size)
+		copied[i].Value = arena.copy(found[i].value, int(found[i].size))
 	}
 	return copied
 }
@@ -268,11 +285,10 @@ type arena struct {
 	left int // bytes of the batch that are still to come
 }
 
-func (a *arena) copy(from unsafe.Pointer, size C.size_t) []byte {
+func (a *arena) copy(from unsafe.Pointer, n int) []byte {
 	if from == nil {
-		return nil
+		return nil // null, not empty
 	}
-	n := int(size)
 	if n == 0 {
 		return []byte{}
 	}

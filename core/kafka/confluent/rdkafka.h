@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#ifndef RD_KAFKA_VERSION /* the test includes both headers */
+
 typedef int rd_kafka_event_type_t;
 typedef int rd_kafka_resp_err_t;
 typedef enum { RD_KAFKA_PRODUCER, RD_KAFKA_CONSUMER } rd_kafka_type_t;
@@ -70,6 +72,8 @@ typedef struct rd_kafka_topic_partition_list_s {
 	int size;
 	rd_kafka_topic_partition_t *elems;
 } rd_kafka_topic_partition_list_t;
+
+#endif
 
 void rd_kafka_AdminOptions_destroy(rd_kafka_AdminOptions_t *options);
 rd_kafka_AdminOptions_t *rd_kafka_AdminOptions_new(rd_kafka_t *rk, rd_kafka_admin_op_t for_api);

@@ -113,7 +113,7 @@ func release(t *testing.T, b *bench) {
 	// Half a release is none.
 	delete(first.revoked, held[0])
 	require.NoError(t, first.Release(held[:1]))
-	b.quiet(300*time.Millisecond, first, second)
+	b.quiet(3*time.Second, first, second)
 	require.False(t, second.owned[held[1]], "a partition moved before its release")
 	first.release()
 	b.until("the handover", func() bool { return len(second.owned) == 2 }, first, second)
@@ -126,6 +126,30 @@ func release(t *testing.T, b *bench) {
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, number, 400, "a committed record came again")
 	}
+}
+
+// unpaused: a pause ends with its assignment.
+func unpaused(t *testing.T, b *bench) {
+	topic, name := b.topic(2), b.Topic()
+	first := b.member(name, topic)
+	b.until("all partitions", func() bool { return len(first.owned) == 2 }, first)
+	require.NoError(t, first.Pause([]kafka.Partition{{Topic: topic, Index: 0}, {Topic: topic, Index: 1}}))
+	second := b.member(name, topic)
+	b.until("one partition each", func() bool { return len(first.owned) == 1 && len(second.owned) == 1 }, first, second)
+	var moved kafka.Partition
+	for partition := range second.owned {
+		moved = partition
+	}
+	require.NoError(t, second.Close())
+	b.until("all partitions again", func() bool { return len(first.owned) == 2 }, first)
+	b.send(b.producer(), series(topic, 20, 0, 20)...)
+	b.until("records of the partition that came back", func() bool { return len(first.records) > 0 }, first)
+	b.quiet(200*time.Millisecond, first)
+	for _, record := range first.records {
+		require.Equal(t, moved.Index, record.Partition, "the other one is still paused")
+	}
+	require.NoError(t, first.Resume([]kafka.Partition{{Topic: topic, Index: 1 - moved.Index}}))
+	b.until("all records", has(first, 20), first)
 }
 
 // regex: a pattern takes topics that are there and those that come.

@@ -40,6 +40,7 @@ func Run(t *testing.T, make func(testing.TB) Harness) {
 		{"Handover", handover},
 		{"Release", release},
 		{"Pause", pause},
+		{"Unpaused", unpaused},
 		{"Regex", regex},
 		{"Grow", grow},
 		{"Later", later},
