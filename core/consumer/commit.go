@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"prosody/core/kafka"
@@ -53,6 +54,7 @@ type committer struct {
 	positions []kafka.Position
 	leaving   []*lease
 	starts    []partition.Start
+	flush     []kafka.Partition
 }
 
 // settle commits, when it is due or something has drained, and then gives up what has
@@ -78,9 +80,19 @@ func (r *committer) settle(due bool) (again bool) {
 		} else {
 			r.positions = r.positions[:0]
 		}
+		r.flush = append(r.flush[:0], r.drained...)
+		if due {
+			r.flush = r.flush[:0]
+			for name := range c.leases {
+				r.flush = append(r.flush, name)
+			}
+		}
 	})
+	if !r.note(final) && c.patient(r.leaving) {
+		return true
+	}
 	if len(r.positions) > 0 {
-		if floor := now.Add(grace / 4); final.Before(floor) {
+		if floor := time.Now().Add(grace / 4); final.Before(floor) {
 			final = floor
 		}
 		if err := r.write(final); err != nil && len(r.leaving) > 0 && !stale(err) && c.patient(r.leaving) {
@@ -89,6 +101,34 @@ func (r *committer) settle(due bool) (again bool) {
 	}
 	r.release()
 	return false
+}
+
+// note flushes the ledger. The positions of what failed are withheld; false: a partition
+// that leaves is among it.
+func (r *committer) note(until time.Time) bool {
+	c := r.consumer
+	if c.options.Ledger == nil || len(r.flush) == 0 {
+		return true
+	}
+	if len(r.leaving) > 0 {
+		until = until.Add(-grace / 4)
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	failed, err := c.options.Ledger.Flush(ctx, r.flush)
+	cancel()
+	if err != nil {
+		c.log.Warn("marks of events could not be written", "error", err, "partitions", len(failed))
+	}
+	if len(failed) == 0 {
+		return true
+	}
+	c.locked(func() {
+		for _, name := range failed {
+			c.set.Withhold(name)
+		}
+	})
+	r.positions = slices.DeleteFunc(r.positions, func(p kafka.Position) bool { return slices.Contains(failed, p.Partition) })
+	return !slices.ContainsFunc(r.drained, func(name kafka.Partition) bool { return slices.Contains(failed, name) })
 }
 
 // patient tells whether there is time left for another last commit.
@@ -133,6 +173,9 @@ func (r *committer) write(until time.Time) error {
 // hold stops all starts, or lets them go on; under the mutex.
 func (c *Consumer) hold(held bool) {
 	c.set.Hold(held)
+	if c.options.Ledger != nil {
+		c.options.Ledger.Hold(held)
+	}
 	switch {
 	case !held:
 		c.held = time.Time{}

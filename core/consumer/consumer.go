@@ -51,8 +51,27 @@ type Options struct {
 	// Invalid deals with a record that is no event, and returns nil when it is durably
 	// dealt with. It is called again after an error. nil: the record is skipped.
 	Invalid func(ctx context.Context, record *kafka.Record, reason string) error
+	// Ledger keeps what is durable about keys; nil: nothing is.
+	Ledger Ledger
 	// Fault, when set, hears of a fault of Prosody itself.
 	Fault func(err error)
+}
+
+// Ledger keeps what is durable about the keys of assigned partitions. Only Flush may
+// block.
+type Ledger interface {
+	// Assign begins an assignment, whose handlers are to stop when leaving ends. What it
+	// gives is the Lease of each invocation.
+	Assign(name kafka.Partition, leaving context.Context) (lease any)
+	// Flush makes durable what is noted so far. The positions of partitions in which
+	// that failed are not committed.
+	Flush(ctx context.Context, names []kafka.Partition) (failed []kafka.Partition, err error)
+	// Fence makes the handlers that still run count no more.
+	Fence(lease any)
+	// End is after the last commit, or when the partition is lost.
+	End(lease any)
+	// Hold says whether the group may not know this member any more.
+	Hold(held bool)
 }
 
 const (
@@ -97,6 +116,7 @@ type lease struct {
 	name   kafka.Partition
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	mark   any // what the ledger made of it
 	timers []*time.Timer
 	final  time.Time // the last commit has to be done by then; zero: not leaving
 }

@@ -126,6 +126,9 @@ func (c *Consumer) grant(name kafka.Partition) *lease {
 	made := &lease{name: name}
 	made.ctx, made.cancel = context.WithCancelCause(context.Background())
 	c.leases[name] = made
+	if c.options.Ledger != nil {
+		made.mark = c.options.Ledger.Assign(name, made.ctx)
+	}
 	return made
 }
 
@@ -149,6 +152,9 @@ func (c *Consumer) end(held *lease, cause pipeline.Cause) {
 		timer.Stop()
 	}
 	held.cancel(cause)
+	if c.options.Ledger != nil {
+		c.options.Ledger.End(held.mark)
+	}
 	if c.leases[held.name] == held {
 		delete(c.leases, held.name)
 	}
@@ -181,6 +187,9 @@ func (c *Consumer) abandon(held *lease, cause pipeline.Cause) {
 				fields(held.name, slog.Any("offsets", running))...)
 		}
 		c.set.Abandon(held.name)
+		if c.options.Ledger != nil {
+			c.options.Ledger.Fence(held.mark)
+		}
 	})
 	poke(c.wake)
 }

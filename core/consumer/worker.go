@@ -122,7 +122,7 @@ func (w *worker) run(start partition.Start) (class pipeline.Class) {
 		return w.invalid(held.ctx, start)
 	}
 	outcome := c.options.Handler.Handle(held.ctx, &pipeline.Invocation{
-		Event: start.Event, Leaving: held.ctx, Progress: w.progress,
+		Event: start.Event, Leaving: held.ctx, Progress: w.progress, Lease: held.mark,
 	})
 	if outcome.Class == pipeline.Transient && held.ctx.Err() != nil {
 		return pipeline.Aborted

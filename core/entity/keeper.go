@@ -72,6 +72,11 @@ func (k *Keeper) Open(ctx context.Context, lease *Lease, key string) (*Entity, e
 	return e, nil
 }
 
+// Open gives the record of a key, loaded. It needs a Close.
+func (l *Lease) Open(ctx context.Context, key string) (*Entity, error) {
+	return l.keeper.Open(ctx, l, key)
+}
+
 func (k *Keeper) pin(lease *Lease, key string) (*record, error) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()

@@ -301,7 +301,7 @@ func (t *Txn) prepare(ctx context.Context, mark Mark) (*draft, error) {
 	if err := lease.over(); err != nil {
 		return nil, err
 	}
-	if err := r.load(ctx, lease); err != nil {
+	if err := r.load(context.WithoutCancel(ctx), lease); err != nil {
 		return nil, err
 	}
 	if t.changes.rehome {

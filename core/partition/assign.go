@@ -138,6 +138,13 @@ func (s *Set) Positions(list []kafka.Position) []kafka.Position {
 	return list
 }
 
+// Withhold takes back a position that Positions gave: it is not to be committed yet.
+func (s *Set) Withhold(name kafka.Partition) {
+	if p := s.part(name); p != nil {
+		p.sending = -1
+	}
+}
+
 // Committed says how the commit of what Positions gave has ended.
 func (s *Set) Committed(ok bool) {
 	for _, p := range s.parts {

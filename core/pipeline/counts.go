@@ -13,6 +13,8 @@ type Counts struct {
 	DeadLetters atomic.Int64 // events and invalid records copied to the failure topic
 	Unsent      atomic.Int64 // failed attempts to write a dead letter
 	Aborted     atomic.Int64 // events left to the next owner
+	Duplicates  atomic.Int64 // events that were skipped since they were done before
+	Unstored    atomic.Int64 // failed attempts to read or write a key's record
 	Waiting     atomic.Int64 // events that wait for a permit now
 }
 
@@ -27,6 +29,8 @@ type Snapshot struct {
 	DeadLetters int64 `json:"dead_letters"`
 	Unsent      int64 `json:"dead_letters_unsent"`
 	Aborted     int64 `json:"aborted"`
+	Duplicates  int64 `json:"duplicates"`
+	Unstored    int64 `json:"store_failures"`
 	Waiting     int64 `json:"waiting"`
 }
 
@@ -42,6 +46,8 @@ func (c *Counts) Snapshot() Snapshot {
 		DeadLetters: c.DeadLetters.Load(),
 		Unsent:      c.Unsent.Load(),
 		Aborted:     c.Aborted.Load(),
+		Duplicates:  c.Duplicates.Load(),
+		Unstored:    c.Unstored.Load(),
 		Waiting:     c.Waiting.Load(),
 	}
 }

@@ -1,8 +1,8 @@
 // Package mode owns the composition of the middleware: one chain for each mode.
 //
-//	pipeline:    log, retry without limit, cancel, schedule, timeout, guard, host
-//	low-latency: log, deadletter, retry with a limit, cancel, schedule, …
-//	best-effort: log, cancel, schedule, …
+//	pipeline:    log, durable, retry without limit, cancel, schedule, timeout, attempt, guard, host
+//	low-latency: log, durable, deadletter, retry with a limit, cancel, schedule, …
+//	best-effort: log, durable, cancel, schedule, …
 //
 // Retries are outside of the permit, so that a wait between two attempts holds none.
 // The time-out is inside of it, so that waiting for a permit does not count.
@@ -17,8 +17,10 @@ import (
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/pipeline"
+	"prosody/core/pipeline/attempt"
 	"prosody/core/pipeline/cancel"
 	"prosody/core/pipeline/deadletter"
+	"prosody/core/pipeline/durable"
 	"prosody/core/pipeline/guard"
 	"prosody/core/pipeline/log"
 	"prosody/core/pipeline/retry"
@@ -32,6 +34,12 @@ const (
 	Pipeline   = "pipeline"
 	LowLatency = "low-latency"
 	BestEffort = "best-effort"
+)
+
+// The backoff of what fails at the store.
+const (
+	storeBase  = 20 * time.Millisecond
+	storeDelay = 2 * time.Second
 )
 
 // Options is what the chains need.
@@ -79,12 +87,12 @@ func New(o Options) (*Chain, error) {
 	}
 	o.Schedule.Clock, o.Schedule.Counts = o.Clock, c.Counts
 	c.scheduler = schedule.New(o.Schedule)
-	c.timeouts = timeout.New(guard.New(o.Host, c.Counts),
+	c.timeouts = timeout.New(attempt.New(guard.New(o.Host, c.Counts)),
 		timeout.Options{After: o.Timeout, Clock: o.Clock, Counts: c.Counts, Log: o.Log})
-	attempt := cancel.New(c.scheduler.Wrap(c.timeouts))
+	once := cancel.New(c.scheduler.Wrap(c.timeouts))
 
 	repeat := func(limit int) pipeline.Handler {
-		return retry.New(attempt, retry.Options{
+		return retry.New(once, retry.Options{
 			Backoff: backoff, Limit: limit, Clock: o.Clock, Counts: c.Counts, Log: o.Log,
 		})
 	}
@@ -97,10 +105,14 @@ func New(o Options) (*Chain, error) {
 		}
 		c.handler = byKind(c.Letters.Wrap(repeat(max(o.MaxRetries, 0))), repeat(retry.Unlimited))
 	case BestEffort:
-		c.handler = attempt
+		c.handler = once
 	default:
 		return nil, fault.New(fault.Config, "mode: %q is none of %s, %s, %s", o.Mode, Pipeline, LowLatency, BestEffort)
 	}
+	c.handler = durable.New(c.handler, durable.Options{
+		Dedup: o.Mode == Pipeline, Backoff: retry.Backoff{Base: storeBase, Max: storeDelay},
+		Clock: o.Clock, Counts: c.Counts, Log: o.Log,
+	})
 	c.handler = log.New(c.handler, c.Counts, o.Log)
 	return c, nil
 }
