@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, Union
-
-P = TypeVar("P")
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, Union
 
 JSONValue: TypeAlias = Union[  # noqa: UP007 (it names itself)
     bool, int, float, str, list["JSONValue"], dict[str, "JSONValue"], None
@@ -18,6 +16,15 @@ JSONInput: TypeAlias = (
     bool | int | float | str | Sequence[Any] | Mapping[str, Any] | Set[Any] | None
 )
 """A value that can be written as JSON."""
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    P = TypeVar("P", default=JSONValue)
+else:
+    from typing import TypeVar
+
+    P = TypeVar("P")
 
 
 class Header(NamedTuple):

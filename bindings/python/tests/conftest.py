@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -67,6 +67,5 @@ async def eventually(
 
 
 @pytest.fixture(autouse=True)
-def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("WARNING", logger="prosody")
-    yield

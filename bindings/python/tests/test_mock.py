@@ -21,9 +21,11 @@ from prosody import (
     PermanentError,
     ProsodyClient,
     TransientError,
-    options as option_module,
     runtime,
     value,
+)
+from prosody import (
+    options as option_module,
 )
 
 
@@ -91,7 +93,10 @@ async def test_wrong_arguments_raise_at_the_call(
                 client.excise(*arguments[:2])
 
 
-@pytest.mark.parametrize("headers", [[(1, b"")], [("a", 1)], [("a", "\ud800")], [("\udcff", b"")], 5, ["ab", "c"], [("a\0", b"")]])
+@pytest.mark.parametrize(
+    "headers",
+    [[(1, b"")], [("a", 1)], [("a", "\ud800")], [("\udcff", b"")], 5, ["ab", "c"], [("a\0", b"")]],
+)
 async def test_wrong_headers_are_refused(options: dict[str, Any], headers: Any) -> None:
     async with await ProsodyClient.create(**options) as client:
         with pytest.raises((TypeError, ValueError)):
@@ -262,9 +267,7 @@ async def test_failures_of_every_class(options: dict[str, Any], unique: str) -> 
     assert sorted(handler.payloads) == sorted([*range(len(errors))] * 2 + [-1])
 
 
-async def test_blocking_handler_sees_its_cancellation(
-    options: dict[str, Any], unique: str
-) -> None:
+async def test_blocking_handler_sees_its_cancellation(options: dict[str, Any], unique: str) -> None:
     """should_cancel answers although the event loop is blocked by the handler."""
     waited: list[float] = []
 
@@ -295,7 +298,9 @@ def test_one_client_on_many_loops(options: dict[str, Any], unique: str) -> None:
             for index in range(50):
                 await client.send(unique, f"{number}-{index % 4}", [number, index])
                 assert await client.consumer_state() == "running"
-            await asyncio.gather(*(client.send(unique, f"{number}", [number, n]) for n in range(50)))
+            await asyncio.gather(
+                *(client.send(unique, f"{number}", [number, n]) for n in range(50))
+            )
             await client.assigned_partition_count()
 
         def thread(number: int) -> None:
