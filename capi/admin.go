@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"prosody/capi/internal/handle"
+	"prosody/core/client"
 	"prosody/core/kafka"
 )
 
@@ -32,7 +33,7 @@ func goAdminCreate(c C.uintptr_t, out *C.uintptr_t, e *C.prosody_error) (status 
 	if s == nil {
 		return stale(e, kindConfig)
 	}
-	made, err := newAdmin(s.copied(), environment(), library.memory)
+	made, err := client.NewAdmin(s.copied(), environment(), library.memory)
 	if err != nil {
 		return report(e, err)
 	}

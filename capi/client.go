@@ -11,6 +11,7 @@ import (
 	"prosody/capi/internal/handle"
 	"prosody/capi/internal/record"
 	"prosody/capi/internal/slot"
+	"prosody/core/client"
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/producer"
@@ -34,7 +35,7 @@ func goClientCreate(c, q C.uintptr_t, tag C.uint64_t, out *C.uintptr_t, e *C.pro
 	if queue == nil {
 		return stale(e, kindQueue)
 	}
-	plan, err := prepare(s.copied(), environment())
+	plan, err := client.Prepare(s.copied(), environment())
 	if err != nil {
 		return report(e, err)
 	}
@@ -192,13 +193,30 @@ func goClientState(c C.uintptr_t, out *C.int32_t, e *C.prosody_error) (status C.
 	const name = "prosody_client_state"
 	defer guard(name, e, &status)
 	return ask(name, c, e, func(p *peer) C.prosody_status {
-		number, err := p.state()
-		*out = C.int32_t(number)
+		number, err := stateOf(p)
+		*out = number
 		if err != nil {
 			return report(e, err)
 		}
 		return C.PROSODY_OK
 	})
+}
+
+// stateOf tells the client's state, and why it can never consume.
+func stateOf(p *peer) (C.int32_t, error) {
+	if p.core == nil {
+		return C.PROSODY_STATE_SHUT_DOWN, nil
+	}
+	state, err := p.core.State()
+	switch {
+	case err != nil:
+		return C.PROSODY_STATE_UNCONFIGURED, err
+	case state == client.Running:
+		return C.PROSODY_STATE_RUNNING, nil
+	case state == client.ShutDown:
+		return C.PROSODY_STATE_SHUT_DOWN, nil
+	}
+	return C.PROSODY_STATE_CONFIGURED, nil
 }
 
 //export goClientPartitions

@@ -15,6 +15,7 @@ import (
 	"prosody/capi/internal/lines"
 	"prosody/capi/internal/queue"
 	"prosody/capi/internal/record"
+	"prosody/core/client"
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/producer"
@@ -23,12 +24,12 @@ import (
 // peer is a client as the host sees it: there from the call that makes it, while the
 // core's client comes later or never.
 type peer struct {
-	plan plan
+	plan *client.Plan
 	life context.Context
 	sink atomic.Pointer[queue.Queue] // of log lines; nil is standard error
 
-	ready  chan struct{} // closed when the two below are set
-	core   engine        // nil when it could not be made
+	ready  chan struct{}  // closed when the two below are set
+	core   *client.Client // nil when it could not be made
 	failed error
 
 	mutex   sync.Mutex
@@ -36,7 +37,7 @@ type peer struct {
 	waiting []func(error) // calls until then, in order
 }
 
-func newPeer(plan plan, sink *queue.Queue) *peer {
+func newPeer(plan *client.Plan, sink *queue.Queue) *peer {
 	p := &peer{plan: plan, life: context.Background(), ready: make(chan struct{})}
 	p.sink.Store(sink)
 	library.mutex.Lock()
@@ -48,7 +49,7 @@ func newPeer(plan plan, sink *queue.Queue) *peer {
 // build makes the core's client, tells what came of it and runs what waited for it.
 func (p *peer) build(tell func(error)) {
 	log := slog.New(lines.New(lines.Parse(p.plan.Log()), p.print))
-	core, err := construct(p.plan, log)
+	core, err := client.New(p.plan, client.Deps{Memory: library.memory, Log: log})
 	if err == nil {
 		p.core = core
 	} else {

@@ -1,0 +1,34 @@
+package main
+
+// #include "shim.h"
+import "C"
+
+import (
+	"prosody/capi/internal/record"
+	"prosody/core/pipeline"
+)
+
+// What the package record and the core know of the header is what the header says: a difference
+// does not compile.
+var (
+	_ [C.sizeof_prosody_record]byte            = [record.HeadSize]byte{}
+	_ [C.sizeof_prosody_message_record]byte    = [record.MessageSize]byte{}
+	_ [C.sizeof_prosody_cancel_record]byte     = [record.CancelSize]byte{}
+	_ [C.sizeof_prosody_completion_record]byte = [record.CompletionSize]byte{}
+	_ [C.sizeof_prosody_log_record]byte        = [record.LogSize]byte{}
+	_ [C.sizeof_prosody_fatal_record]byte      = [record.FatalSize]byte{}
+
+	_ [C.PROSODY_RECORD_MESSAGE]byte    = [record.KindMessage]byte{}
+	_ [C.PROSODY_RECORD_EXCISE]byte     = [record.KindExcise]byte{}
+	_ [C.PROSODY_RECORD_CANCEL]byte     = [record.KindCancel]byte{}
+	_ [C.PROSODY_RECORD_COMPLETION]byte = [record.KindCompletion]byte{}
+	_ [C.PROSODY_RECORD_LOG]byte        = [record.KindLog]byte{}
+	_ [C.PROSODY_RECORD_FATAL]byte      = [record.KindFatal]byte{}
+	_ [C.PROSODY_FLAG_FAILURE]byte      = [record.FlagFailure]byte{}
+	_ [C.PROSODY_FLAG_RESPONSE]byte     = [record.FlagResponse]byte{}
+
+	_ [C.PROSODY_CANCEL_TIMEOUT]byte  = [pipeline.TimedOut]byte{}
+	_ [C.PROSODY_CANCEL_REVOKED]byte  = [pipeline.Revoked]byte{}
+	_ [C.PROSODY_CANCEL_SHUTDOWN]byte = [pipeline.ShuttingDown]byte{}
+	_ [C.PROSODY_CANCEL_LOST]byte     = [pipeline.Lost]byte{}
+)
