@@ -44,9 +44,9 @@ func TestBusyKeyStepsBackAndComesAgain(t *testing.T) {
 		quick := Play(Step{End: Done()})
 		assert.Equal(t, pipeline.Success, run(t, m, quick, "b", "k").Class, "the same key of another topic")
 		assert.Equal(t, pipeline.Success, run(t, m, quick, "a", "other").Class)
-		time.Sleep(32 * time.Second)
+		time.Sleep(30 * time.Second)
 		assert.Equal(t, pipeline.Transient, run(t, m, quick, "a", "k").Class)
-		time.Sleep(2 * time.Second)
+		time.Sleep(3 * time.Second)
 		assert.Equal(t, pipeline.Success, run(t, m, quick, "a", "k").Class, "what is over the window is forgotten")
 	})
 }
