@@ -37,7 +37,7 @@ type bench struct {
 func newBench(t testing.TB, partitions int) *bench {
 	t.Helper()
 	b := &bench{TB: t}
-	b.broker = memory.NewRegistry(memory.Settings{}).Broker("test")
+	b.broker = memory.NewRegistry(memory.Settings{Retention: 1 << 30}).Broker("test")
 	admin, err := b.broker.Admin(nil, nil)
 	require.NoError(t, err)
 	require.NoError(t, admin.Create(t.Context(), kafka.Topic{Name: topic, Partitions: partitions}))
