@@ -208,8 +208,8 @@ SIGNALLED = {
     """,
     "dead broker: send": """
     async def main():
-        client = await make(mock=False, bootstrap_servers="localhost:1", send_timeout=60, group_id=None,
-                            subscribed_topics=None, cassandra_nodes="localhost:1")
+        client = await make(mock=False, bootstrap_servers="localhost:1", send_timeout=60,
+                            group_id=None, subscribed_topics=None, cassandra_nodes="localhost:1")
         print("ready", flush=True)
         await client.send("t", "k", 1)
         await asyncio.sleep(60)
@@ -283,7 +283,7 @@ def test_fork() -> None:
                     try:
                         call()
                     except RuntimeError as error:
-                        assert "cannot be used after fork. Create a new client in the child" in str(error)
+                        assert "cannot be used after fork. Create a new" in str(error)
                     else:
                         raise AssertionError("accepted")
                 del client

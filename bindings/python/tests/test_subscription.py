@@ -4,72 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 import sys
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from typing import Any
 
 import fake
 import pytest
 from conftest import eventually
+from rig import PERMANENT, SUCCESS, TRANSIENT, Rig, Script
 
-from prosody import DemandKind, EventHandler, ExciseMessage, Message, PermanentError, native
+from prosody import DemandKind, ExciseMessage, Message, PermanentError, native
 from prosody.handler import check
-from prosody.port import Port
 from prosody.queue import SIZE
-from prosody.subscription import Subscription
-
-SUCCESS, TRANSIENT, PERMANENT = range(3)
-
-
-class Script(EventHandler[Any, Any]):
-    def __init__(self, work: Callable[[Any, Any], Awaitable[Any]] | None = None) -> None:
-        self.work = work
-        self.events: list[Any] = []
-
-    async def on_message(self, context: Any, message: Any) -> Any:
-        self.events.append(message)
-        return await self.work(context, message) if self.work else None
-
-    on_excise = on_message
-
-    async def on_timer(self, context: Any, timer: Any) -> None:
-        raise NotImplementedError
-
-
-class Process:
-    """What a port needs of the runtime."""
-
-    def __init__(self) -> None:
-        self.library = fake.Library()
-        self.forked = False
-        self.poisoned: list[str] = []
-        self.left: list[Any] = []
-
-    def forget(self, port: Port) -> None:
-        pass
-
-    def poison(self, text: str) -> None:
-        self.poisoned.append(text)
-
-    def unsubscribe(self, handle: Any) -> None:
-        self.left.append(handle)
-
-
-class Rig:
-    def __init__(self, handler: EventHandler[Any, Any]) -> None:
-        self.process: Any = Process()
-        self.library: fake.Library = self.process.library
-        self.port = Port(self.process, asyncio.get_running_loop())
-        self.subscription = Subscription(self.port, "client", handler)
-
-    def put(self, *records: bytes) -> None:
-        self.library.put(self.subscription, *records)
-
-    async def outcomes(self, count: int) -> list[tuple[int, int, bytes | None, bytes | None]]:
-        await eventually(lambda: len(self.library.outcomes) >= count, f"{count} outcomes")
-        return sorted(self.library.outcomes)
 
 
 async def test_message_fields() -> None:
@@ -360,48 +306,6 @@ async def test_reader_leaves_time_for_others() -> None:
     assert ticks > 15
 
 
-async def test_logs_and_fatal(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig(Script())
-    rig.put(
-        fake.line(30, "prosody::x", "text", b'{"partition":3,"name":"n"}'),
-        fake.line(5, "prosody::x", "not wanted"),
-        fake.line(40, "prosody::y", "bad fields", b"nonsense"),
-        fake.line(30, "", "100%s"),
-        fake.fatal("broken"),
-        fake.message(1),
-    )
-    caplog.set_level(logging.WARNING)
-    await rig.outcomes(1)
-    first, second, third = caplog.records[:3]
-    assert (first.name, first.levelno) == ("prosody::x", 30)
-    assert first.getMessage() == "text partition=3 name=n"
-    assert (first.partition, first.name_) == (3, "n")  # type: ignore[attr-defined]
-    assert first.created == 1e9
-    assert second.getMessage() == "bad fields fields=nonsense"
-    assert (third.name, third.getMessage()) == ("prosody", "100%s")
-    assert rig.process.poisoned == ["broken"]
-
-
-async def test_failing_log_handlers_do_no_harm(capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(_: logging.LogRecord) -> bool:
-        raise RuntimeError("no logging today")
-
-    async def work(context: Any, message: Any) -> None:
-        raise ValueError("x")
-
-    loggers = [logging.getLogger(name) for name in ("prosody.handler", "odd")]
-    for logger in loggers:
-        logger.addFilter(refuse)
-    try:
-        rig = Rig(Script(work))
-        rig.put(fake.line(40, "odd", "x"), fake.message(1), fake.message(2))
-        assert [outcome[1] for outcome in await rig.outcomes(2)] == [TRANSIENT, TRANSIENT]
-    finally:
-        for logger in loggers:
-            logger.removeFilter(refuse)
-    assert "no logging today" in capsys.readouterr().err
-
-
 async def test_lost_queue_stops_reading() -> None:
     """In a forked child, say: the reader goes away instead of spinning."""
     rig = Rig(Script())
@@ -428,72 +332,6 @@ def test_end_of_the_loop_fails_what_is_open() -> None:
     assert rig.subscription.closed
     assert rig.port.closed
     assert not rig.library.queues
-
-
-async def test_calls_end_once() -> None:
-    rig = Rig(Script())
-    port, library = rig.port, rig.library
-    good = port.begin("x", library.call, "handle")
-    bad = port.begin("x", library.call, "handle")
-    wrong = port.begin("x", library.call, "handle")
-    gone = port.begin("x", library.call, "handle")
-    gone.future.cancel()
-    tags = [tag for _, tag in library.called]
-    library.put(
-        port,
-        fake.completion(tags[0], 0),
-        fake.completion(tags[0], 300, "again"),
-        fake.completion(tags[1], 300, "too\0late", category=3),
-        fake.completion(tags[2], native.ERR_ARGUMENT, "wrong"),
-        fake.completion(tags[3], 0),
-        fake.completion(12345, 0),
-    )
-    assert await good is None
-    with pytest.raises(RuntimeError, match="^too\0late$") as caught:
-        await bad
-    assert caught.value.category == "transient"  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="wrong"):
-        await wrong
-    assert not port.pending
-    library.answer = 103
-    with pytest.raises(RuntimeError):
-        await port.begin("x", library.call, "handle")
-    assert not port.pending
-
-
-async def test_dropped_failures_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig(Script())
-    rig.library.answer = 103
-    rig.port.begin("subscribe", rig.library.call, "handle")
-    await asyncio.sleep(0)
-    assert [r.getMessage() for r in caplog.records if r.name != "asyncio"] == [
-        "subscribe failed, and its result was not awaited: PROSODY_ERR_103"
-    ]
-    assert not [r for r in caplog.records if r.name == "asyncio"]
-
-
-async def test_calls_are_coroutines_and_futures() -> None:
-    rig = Rig(Script())
-    done = rig.port.done
-    assert asyncio.iscoroutine(done("x", lambda: 1))
-    assert await asyncio.create_task(done("x", lambda: 1)) == 1
-    assert await asyncio.ensure_future(done("x", lambda: 2)) == 2
-    assert await asyncio.wait_for(done("x", lambda: 3), 1) == 3
-    assert await asyncio.gather(done("x", lambda: 4), done("x", lambda: 5)) == [4, 5]
-    with pytest.raises(ZeroDivisionError):
-        await asyncio.create_task(done("x", lambda: 1 // 0))
-    await asyncio.wait({asyncio.ensure_future(done("x", lambda: 6))})
-    waiting = rig.port.begin("x", rig.library.call, "handle")
-    task = asyncio.create_task(waiting)
-    repr(task)
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert waiting.future.cancelled()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    waiting.close()
 
 
 async def test_task_factory_is_respected() -> None:

@@ -102,7 +102,7 @@ async def main(order: Order) -> None:
         both: tuple[int, bool] = await asyncio.gather(
             kept.assigned_partition_count(), kept.is_stalled()
         )
-        assert (state, count, stalled, both, kept.source_system)
+        assert [state, count, stalled, both, kept.source_system]
     admin = AdminClient(bootstrap_servers="a")
     await admin.create_topic("t", partition_count=1, retention=timedelta(hours=1))
     await admin.delete_topic("t")
