@@ -38,6 +38,9 @@ func goQueueCreate(out *C.uintptr_t, e *C.prosody_error) (status C.prosody_statu
 	library.mutex.Lock()
 	library.queues[made] = struct{}{}
 	library.mutex.Unlock()
+	if text := library.refusal(); text != "" { // poisoned meanwhile
+		made.Fatal(text)
+	}
 	*out = C.uintptr_t(handle.Open(library.handles, kindQueue, &desk{made, gate}))
 	return C.PROSODY_OK
 }
@@ -85,7 +88,7 @@ func goQueueTake(
 		return C.PROSODY_SHORT
 	case batch.Closed:
 		return fail(e, C.PROSODY_ERR_CLOSED, "the queue was destroyed")
-	case library.poisoned.Load() != nil:
+	case batch.Fatal:
 		return refuse(e) // all that waited is delivered
 	case gate != nil && !batch.Woken:
 		return lend(q, gate, e)

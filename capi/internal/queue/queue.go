@@ -152,6 +152,7 @@ type Batch struct {
 	Need   int  // when nothing fits: the size of the first record
 	Woken  bool // nothing waits, but Wake was called
 	Closed bool
+	Fatal  bool // nothing waits, and Fatal was called
 }
 
 // Take fills buffer with as many records as wait and fit, at most limit.
@@ -181,6 +182,7 @@ func (q *Queue) Take(buffer []byte, limit int) (batch Batch) {
 	batch.Closed = q.closed
 	if batch.Count == 0 && !q.closed {
 		batch.Woken, q.woken = q.woken, false
+		batch.Fatal = q.fatal && len(q.in) == 0
 	}
 	q.settle()
 	return batch

@@ -131,6 +131,8 @@ func TestFatalComesOnce(t *testing.T) {
 	q.Fatal("two")
 	batch := q.Take(make([]byte, 256), 9)
 	assert.Equal(t, 1, batch.Count)
+	assert.False(t, batch.Fatal)
+	assert.True(t, q.Take(make([]byte, 256), 9).Fatal)
 }
 
 // Lines keep their place among the records; the oldest give way, and a line says so.
