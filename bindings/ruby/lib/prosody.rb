@@ -4,8 +4,21 @@
 #
 # Requiring it loads no native library: that happens with the first client.
 module Prosody
+  @logger = nil
+
+  class << self
+    # The logger of the library; by default it writes to the standard output from INFO on.
+    # @return [Logger]
+    def logger
+      @logger ||= Logger.new($stdout, level: Logger::INFO)
+    end
+
+    # nil brings the default back.
+    attr_writer :logger
+  end
 end
 
+require "logger"
 require_relative "prosody/version"
 require_relative "prosody/errors"
 require_relative "prosody/classification"

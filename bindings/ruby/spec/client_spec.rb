@@ -80,7 +80,8 @@ RSpec.describe Prosody::Client do
       made = client
       made.shutdown
       line = __LINE__ + 1
-      expect { made.unsubscribe }.to raise_error { |error| expect(error.backtrace.join("\n")).to include("#{__FILE__}:#{line}") }
+      expect { made.unsubscribe }
+        .to(raise_error { |error| expect(error.backtrace.join("\n")).to include("#{__FILE__}:#{line}") })
     end
 
     it "ends with a block" do
@@ -138,6 +139,8 @@ RSpec.describe Prosody::Client do
         patiently { handler.take(1) }
         made.unsubscribe
       end
+      made.subscribe(Recorder.new)
+      made.shutdown
       eventually { Thread.list.none? { |thread| %w[prosody-worker prosody-subscription].include?(thread.name) } }
       eventually do
         GC.start
@@ -177,7 +180,7 @@ RSpec.describe Prosody::Client do
       made.excise(topic, "k\0é", headers: { "why" => "asked" })
       message, excise = patiently { handler.take(2) }
       expect(message).to be_a(Prosody::Message).and have_attributes(
-        topic: topic, key: "k\0é", payload: payload, source_system: "spec", response_requested?: false
+        topic:, key: "k\0é", payload:, source_system: "spec", response_requested?: false
       )
       expect(message.timestamp).to be_within(10).of(before)
       expect(message.headers.first(3)).to eq([["a", "\0\xFF".b], ["a", nil], ["b", ""]])
@@ -245,7 +248,7 @@ RSpec.describe Prosody::Client do
         expect { made.send_message(*arguments) }.to raise_error(ArgumentError)
       end
       [5, [["a"]], [["a", 1]], [%w[a b c]], [["\xFF", "a"]]].each do |headers|
-        expect { made.send_message("t", "k", 1, headers: headers) }.to raise_error(ArgumentError)
+        expect { made.send_message("t", "k", 1, headers:) }.to raise_error(ArgumentError)
       end
       expect { made.send_message("a\0b", "k", 1) }.to raise_error(RuntimeError, /topic/)
       expect { made.send_message("", "k", 1) }.to raise_error(RuntimeError)
@@ -306,6 +309,14 @@ RSpec.describe Prosody::Client do
       patiently { nil until after.calls.pop.key == "last" }
       runtime = Prosody.const_get(:Runtime).current
       eventually { runtime.port.instance_variable_get(:@pending).empty? }
+    end
+
+    it "forgets the calls of interrupted callers" do
+      made = client(mock: false, bootstrap_servers: "localhost:1", send_timeout: 2)
+      pending = Prosody.const_get(:Runtime).current.port.instance_variable_get(:@pending)
+      before = pending.size
+      expect { Timeout.timeout(0.05) { made.send_message("t", "k", 1) } }.to raise_error(Timeout::Error)
+      expect(pending.size).to eq(before)
     end
 
     it "lives on when its threads are killed" do

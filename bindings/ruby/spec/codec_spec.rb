@@ -60,6 +60,7 @@ RSpec.describe Prosody.const_get(:Codec) do
     ["[NaN]", "[Infinity]", "[1e999]", "[1#{'0' * 400}.0]", "\"\xFF\"", "[#{'[' * 500}#{']' * 500}]"].each do |text|
       expect { described_class.decode(text.dup) }.to raise_error(JSON::JSONError)
     end
-    expect(described_class.decode(+"[1e300, 123456789012345678901234567890]")).to eq([1e300, 123456789012345678901234567890])
+    expect(described_class.decode(+"[1e300, 123456789012345678901234567890]")).to eq([1e300,
+                                                                                      123_456_789_012_345_678_901_234_567_890])
   end
 end

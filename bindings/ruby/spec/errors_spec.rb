@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-RSpec.describe "errors of handlers" do # rubocop:disable RSpec/DescribeClass
+RSpec.describe "errors of handlers" do
   it "says what is permanent" do
     expect(Prosody::TransientError.new.permanent?).to be(false)
     expect(Prosody::PermanentError.new.permanent?).to be(true)

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Programs that use the gem `async` get their handlers run as fibers.
-RSpec.describe "handlers as fibers" do # rubocop:disable RSpec/DescribeClass
+RSpec.describe "handlers as fibers" do
   def fibers(program)
     text, status = ruby(<<~RUBY)
       require "async"

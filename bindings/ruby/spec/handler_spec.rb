@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # What becomes of handlers, on threads; fiber_spec.rb has the same for fibers.
-RSpec.describe "handlers" do # rubocop:disable RSpec/DescribeClass
+RSpec.describe "handlers" do
   permanent = Class.new(StandardError) { def permanent? = true }
   undecided = Class.new(StandardError) { def permanent? = raise("no answer") }
 
@@ -120,6 +120,28 @@ RSpec.describe "handlers" do # rubocop:disable RSpec/DescribeClass
     expect(patiently { waiters.map(&:value) }).to eq([nil])
     expect(context.should_cancel?).to be(true)
     expect(patiently { context.on_cancel }).to be_nil
+  end
+
+  it "never get the cancellation of an attempt that is over" do
+    attempt = Struct.new(:cancelled)
+    late = attempt.new(nil)
+    result = Thread::Queue.new
+    script = Struct.new(:late, :attempt, :result) do
+      def work(worker)
+        Thread.handle_interrupt(Object => :never) do
+          worker.guard(late) do # no blocking call: the cancellation stays pending
+            late.cancelled = Prosody::Cancelled.new
+            other = Thread.new { worker.stop(late) }
+            Thread.pass while other.alive?
+          end
+          result << worker.guard(attempt.new(nil)) { sleep(0.001) && :fine }
+        rescue Prosody::Cancelled
+          result << :stray
+        end
+      end
+    end
+    Prosody.const_get(:Pool).const_get(:Worker).new(script.new(late, attempt, result))
+    expect(patiently { result.pop }).to eq(:fine)
   end
 
   it "never get the cancellation of another attempt" do

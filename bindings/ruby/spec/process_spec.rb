@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # What needs a process of its own: its end, forks, signals, the garbage collector.
-RSpec.describe "the process" do # rubocop:disable RSpec/DescribeClass
+RSpec.describe "the process" do
   def expect_exit(program, status, times: 1, output: nil)
     times.times do
       text, result = ruby(program)
@@ -67,7 +67,8 @@ RSpec.describe "the process" do # rubocop:disable RSpec/DescribeClass
 
     it "writes the last lines of the log" do
       text, = ruby(<<~RUBY)
-        Prosody.logger = nil
+        Prosody.logger = Logger.new($stderr)
+        def (Prosody.logger).add(*) = sleep(0.02) && super
         client.subscribe(Handler.new)
       RUBY
       expect(text).to include("partition given up")
@@ -127,13 +128,14 @@ RSpec.describe "the process" do # rubocop:disable RSpec/DescribeClass
         Object.new.instance_eval { trap("INT") { seen[3] += 1 } }
         Kernel.trap("TERM") { seen[4] += 1 }
         stop = false
-        senders = 4.times.map { |i| Thread.new { n = 0; made.send_message("topic", "k\#{i}", n += 1) until stop } }
+        senders = 3.times.map { |i| Thread.new { n = 0; made.send_message("topic", "k\#{i}", n += 1) until stop } }
         signals = Process.spawn(RbConfig.ruby, "-e", <<~'INNER', Process.pid.to_s)
           pid = Integer(ARGV[0])
-          4000.times { %w[USR1 USR2 INT TERM].each { |name| Process.kill(name, pid) }; Thread.pass }
+          10_000.times { %w[USR1 USR2 INT TERM].each { |name| Process.kill(name, pid) } }
         INNER
-        Process.wait(signals)
-        sleep 0.2
+        # The main thread gets the signals: it has to be inside the library.
+        large = "x" * 10_000
+        10.times { |i| made.send_message("topic", "m\#{i}", large) } until Process.wait(signals, Process::WNOHANG)
         stop = true
         senders.each(&:join)
         made.shutdown
@@ -141,6 +143,27 @@ RSpec.describe "the process" do # rubocop:disable RSpec/DescribeClass
       RUBY
       text, status = ruby(program, seconds: 150)
       expect([status.termsig, text]).to eq([nil, "[1, 2, 3, 4]\ntrue\n"])
+    end
+
+    it "has its handlers on the stack for signals" do
+      expect_exit(<<~RUBY, 0, output: "1111\n")
+        client
+        c = Module.new do
+          extend FFI::Library
+          ffi_lib "c"
+          attach_function :sigaction, %i[int pointer pointer], :int
+        end
+        {
+          "USR1" => -> { Signal.trap("USR1") {} }, "USR2" => -> { trap("USR2") {} },
+          "INT" => -> { Object.new.instance_eval { trap("INT") {} } }, "TERM" => -> { Kernel.trap("TERM") {} }
+        }.each do |name, set|
+          set.call
+          old = FFI::MemoryPointer.new(256)
+          c.sigaction(Signal.list[name], nil, old)
+          print old.get_uint32(136)[27]
+        end
+        puts
+      RUBY
     end
 
     it "is interrupted at once, wherever it waits" do

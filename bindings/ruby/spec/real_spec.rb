@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # The same on a real broker; left out when none answers.
-RSpec.describe "a real broker", real: true do # rubocop:disable RSpec/DescribeClass
+RSpec.describe "a real broker", real: true do
   servers = "localhost:9094"
 
   def real(**options)

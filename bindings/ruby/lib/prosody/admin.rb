@@ -48,13 +48,13 @@ module Prosody
 
     private
 
-    def call(&function)
+    def call(&block)
       finish = lambda do |completion|
         next if completion.status == Library::OK
 
         raise @library.fault(completion.status, completion.category, completion.text)
       end
-      @runtime.port.ask(finish, &function)
+      @runtime.port.ask(finish, &block)
     end
 
     def words(bytes)

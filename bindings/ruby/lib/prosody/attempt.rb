@@ -29,7 +29,7 @@ module Prosody
       result = runner.guard(self) { call(event) }
       succeed(event.response_requested? ? response(result) : nil)
     rescue Exception => e # rubocop:disable Lint/RescueException
-      fail(e) unless @settled
+      failed(e) unless @settled
     ensure
       abandon
     end
@@ -43,7 +43,7 @@ module Prosody
 
     # The attempt fails unless it has an outcome: its thread was killed.
     def abandon
-      fail(TransientError.new("the handler's thread was killed")) unless @settled
+      failed(TransientError.new("the handler's thread was killed")) unless @settled
     end
 
     def demand
@@ -75,11 +75,11 @@ module Prosody
       @flags = fields.flags
       @retries = fields.retries
       known = {
-        topic: fields.topic, partition: fields.partition, offset: fields.offset, timestamp: fields.timestamp,
+        topic: fields.topic, partition: fields.place, offset: fields.offset, timestamp: fields.timestamp,
         key: fields.key, headers: fields.headers, source_system: fields.source,
         response_requested: @flags.anybits?(Packed::FLAG_RESPONSE)
       }
-      @place = fields
+      @fields = fields
       fields.payload ? Message.new(payload: Codec.decode(fields.payload), **known) : ExciseMessage.new(**known)
     rescue JSON::JSONError => e
       raise PermanentError, "the payload cannot be read: #{Failure.text(e)[0, 200]}"
@@ -101,7 +101,7 @@ module Prosody
       settle(Library::SUCCESS, response, nil)
     end
 
-    def fail(error)
+    def failed(error)
       permanent = Failure.permanent?(error)
       settle(permanent ? Library::PERMANENT : Library::TRANSIENT, nil, Failure.describe(error))
       report(error, permanent)
@@ -136,7 +136,7 @@ module Prosody
 
     def report(error, permanent)
       expected = error.equal?(@cancelled) || (@cancelled && !error.is_a?(StandardError))
-      where = @place ? " #{@place.topic}[#{@place.partition}]@#{@place.offset}" : ""
+      where = @fields ? " #{@fields.topic}[#{@fields.place}]@#{@fields.offset}" : ""
       text = "message handling failed#{' for good' if permanent}:#{where} #{details(error)}"
       @subscription.log.write(expected ? Logger::WARN : Logger::ERROR, "prosody.handler", text)
     end

@@ -18,7 +18,7 @@ module Prosody
       @answer << [false, e]
     end
 
-    def fail(error)
+    def abort(error)
       @answer << [false, error]
     end
 

@@ -8,7 +8,7 @@ module Prosody
   class Channel
     CAPACITY = 256 * 1024
     HEAD = Packed::HEAD
-    WAIT = Hash[Object, :on_blocking].freeze
+    WAIT = { Object => :on_blocking }.freeze
     private_constant :CAPACITY, :HEAD, :WAIT
 
     attr_reader :handle

@@ -12,7 +12,7 @@ module Prosody
 
     GENERATE = { max_nesting: DEPTH }.freeze
     PARSE = { max_nesting: DEPTH, create_additions: false }.freeze
-    HUGE = /[eE]\+?\d{3}|\d{300}/.freeze # such numbers may be beyond a Float
+    HUGE = /[eE]\+?\d{3}|\d{300}/ # such numbers may be beyond a Float
     private_constant :GENERATE, :PARSE, :HUGE
 
     class << self
@@ -89,11 +89,11 @@ module Prosody
       end
 
       def other(value, depth)
-        if value.respond_to?(:to_hash) then object(value.to_hash, depth)
-        elsif value.respond_to?(:to_ary) then array(value.to_ary, depth)
-        elsif defined?(::Set) && value.is_a?(::Set) then array(value.to_a, depth)
-        else refuse(value.class.to_s)
-        end
+        return object(value.to_hash, depth) if value.respond_to?(:to_hash)
+        return array(value.to_ary, depth) if value.respond_to?(:to_ary)
+        return array(value.to_a, depth) if defined?(::Set) && value.is_a?(::Set)
+
+        refuse(value.class.to_s)
       end
 
       def refuse(what)

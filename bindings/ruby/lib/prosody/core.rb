@@ -8,7 +8,7 @@ module Prosody
     OUTGOING = "LLQQQQQQQ"
     OUTGOING_SIZE = 64
     HEADER_SIZE = 32
-    NEVER = Hash[Object, :never].freeze
+    NEVER = { Object => :never }.freeze
     private_constant :ERROR, :OUTGOING, :OUTGOING_SIZE, :HEADER_SIZE, :NEVER
 
     # What ends a client that was collected. It must not know the client.
@@ -167,10 +167,10 @@ module Prosody
         at += text.bytesize
         base + at - text.bytesize
       end
-      parts = [place.(topic), topic.bytesize, place.(key), key.bytesize]
-      parts.push(*(payload ? [place.(payload), payload.bytesize] : [0, 0]))
+      parts = [place.call(topic), topic.bytesize, place.call(key), key.bytesize]
+      parts.push(*(payload ? [place.call(payload), payload.bytesize] : [0, 0]))
       headers.each_with_index do |(name, value), index|
-        pair = [place.(name), name.bytesize, value ? place.(value) : 0, value ? value.bytesize : 0]
+        pair = [place.call(name), name.bytesize, value ? place.call(value) : 0, value ? value.bytesize : 0]
         record.put_bytes(table + (HEADER_SIZE * index), pair.pack("QQQQ"))
       end
       record.put_bytes(0, [OUTGOING_SIZE, headers.size, *parts, headers.empty? ? 0 : base + table].pack(OUTGOING))

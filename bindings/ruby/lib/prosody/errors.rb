@@ -64,7 +64,7 @@ module Prosody
     class << self
       # Whether an exception says so of itself; no answer, or a failing one, means no.
       def permanent?(error)
-        error.respond_to?(:permanent?) && error.permanent? ? true : false
+        error.respond_to?(:permanent?) && !!error.permanent?
       rescue Exception # rubocop:disable Lint/RescueException
         false
       end

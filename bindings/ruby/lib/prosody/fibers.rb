@@ -4,7 +4,7 @@ module Prosody
   # Runs attempts as fibers of a reactor of the gem `async`, on one thread.
   # @private
   class Fibers
-    IMMEDIATE = Hash[Object, :immediate].freeze
+    IMMEDIATE = { Object => :immediate }.freeze
     private_constant :IMMEDIATE
 
     # Whether the program uses the gem.

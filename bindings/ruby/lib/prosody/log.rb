@@ -8,7 +8,7 @@ module Prosody
   # @private
   class Log
     LIMIT = 1024
-    WAIT = Hash[Object, :on_blocking].freeze
+    WAIT = { Object => :on_blocking }.freeze
     private_constant :LIMIT, :WAIT
 
     def initialize
@@ -19,7 +19,7 @@ module Prosody
 
     # Takes a line of the library.
     def line(line)
-      severity = line.level < 20 ? Logger::DEBUG : [line.level / 10 - 1, Logger::ERROR].min
+      severity = line.level < 20 ? Logger::DEBUG : [(line.level / 10) - 1, Logger::ERROR].min
       write(severity, line.target, line.text, fields(line.fields))
     end
 
@@ -79,17 +79,4 @@ module Prosody
     end
   end
   private_constant :Log
-
-  @logger = nil
-
-  class << self
-    # The logger of the library; by default it writes to the standard output from INFO on.
-    # @return [Logger]
-    def logger
-      @logger ||= Logger.new($stdout, level: Logger::INFO)
-    end
-
-    # nil brings the default back.
-    attr_writer :logger
-  end
 end

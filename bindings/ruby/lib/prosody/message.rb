@@ -53,8 +53,8 @@ module Prosody
     end
 
     def to_h
-      { topic: topic, partition: partition, offset: offset, timestamp: timestamp, key: key,
-        headers: headers, source_system: source_system, response_requested: response_requested? }
+      { topic:, partition:, offset:, timestamp:, key:,
+        headers:, source_system:, response_requested: response_requested? }
     end
 
     def deconstruct_keys(_names)
@@ -85,7 +85,7 @@ module Prosody
     end
 
     def to_h
-      super.merge(payload: payload)
+      super.merge(payload:)
     end
 
     protected

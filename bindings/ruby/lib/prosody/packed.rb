@@ -31,7 +31,7 @@ module Prosody
     # A line of the log.
     Line = Struct.new(:time_ns, :level, :target, :text, :fields)
     # A message or excise record; `payload` is JSON, or nil.
-    Event = Struct.new(:topic, :partition, :offset, :timestamp, :key, :payload, :source, :headers, :retries, :flags)
+    Event = Struct.new(:topic, :place, :offset, :timestamp, :key, :payload, :source, :headers, :retries, :flags)
 
     class << self
       # @param names [Hash] keeps the texts of topics and source systems, which repeat
@@ -99,7 +99,7 @@ module Prosody
         return NONE if count.zero?
 
         Array.new(count) do
-          name_size, value_size = raw.unpack("LL", offset: offset)
+          name_size, value_size = raw.unpack("LL", offset:)
           name = raw.byteslice(offset + 8, name_size).force_encoding(Encoding::UTF_8)
           name.force_encoding(Encoding::BINARY) unless name.valid_encoding?
           offset += 8 + name_size

@@ -7,8 +7,8 @@ module Prosody
   # the next one. So quick handlers all run on one thread, without a switch for each.
   # @private
   class Pool
-    NEVER = Hash[Object, :never].freeze
-    WAIT = Hash[Object, :on_blocking].freeze
+    NEVER = { Object => :never }.freeze
+    WAIT = { Object => :on_blocking }.freeze
     private_constant :NEVER, :WAIT
 
     # @param ending [#call] whether the process ends: then no thread may be started
@@ -114,11 +114,11 @@ module Prosody
       end
 
       # Runs code of the user: only there interrupts are let in.
-      def guard(attempt, &code)
+      def guard(attempt, &block)
         @lock.synchronize { @current = attempt }
         raise attempt.cancelled if attempt.cancelled
 
-        Thread.handle_interrupt(USER, &code)
+        Thread.handle_interrupt(USER, &block)
       ensure
         leave
       end

@@ -7,7 +7,7 @@ module Prosody
   # signal handlers, which may take no locks, come here too.
   # @private
   class Port
-    NEVER = Hash[Object, :never].freeze
+    NEVER = { Object => :never }.freeze
     private_constant :NEVER
 
     def initialize(library, log)
@@ -28,15 +28,15 @@ module Prosody
     # Starts a call whose end matters even when nobody waits for it any more.
     # @yield [queue, tag, error] makes the call and returns its status
     # @return [Call]
-    def begin(finish, &function)
-      Thread.handle_interrupt(NEVER) { open(Call.new(&finish), @tag += 1, Library.error, &function) }
+    def begin(finish, &block)
+      Thread.handle_interrupt(NEVER) { launch(Call.new(&finish), @tag += 1, Library.error, &block) }
     end
 
     # Makes a call and waits for its end. A caller that is interrupted leaves nothing behind.
     # @yield [queue, tag, error] makes the call and returns its status
-    def ask(finish, error = Library.error, &function)
+    def ask(finish, error = Library.error, &block)
       tag = (@tag += 1)
-      open(Call.new(&finish), tag, error, &function).wait
+      launch(Call.new(&finish), tag, error, &block).wait
     ensure
       @pending.delete(tag)
     end
@@ -51,8 +51,8 @@ module Prosody
     end
 
     # Ends all calls at once.
-    def fail(error)
-      @pending.keys.each { |tag| @pending.delete(tag)&.fail(error) } # rubocop:disable Style/HashEachMethods
+    def abort(error)
+      @pending.keys.each { |tag| @pending.delete(tag)&.abort(error) } # rubocop:disable Style/HashEachMethods
     end
 
     # From now on the process ends: no thread is started any more.
@@ -62,7 +62,7 @@ module Prosody
 
     private
 
-    def open(call, tag, error)
+    def launch(call, tag, error)
       start unless @thread.alive? || @ending
       @pending[tag] = call
       status = yield @channel.handle, tag, error
@@ -88,7 +88,7 @@ module Prosody
 
     def poison(text)
       @log.write(Logger::FATAL, "prosody", "the Prosody library has failed: #{text}")
-      fail(CallError.new(text, status: "PROSODY_ERR_POISONED", category: :fatal))
+      abort(CallError.new(text, status: "PROSODY_ERR_POISONED", category: :fatal))
     end
   end
   private_constant :Port

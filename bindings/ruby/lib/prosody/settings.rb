@@ -36,14 +36,14 @@ module Prosody
         status =
           case value
           when nil then library.config_set_none(config, title, error)
-          when Array then list(library, config, error, title, name, value)
+          when Array then list(library, config, error, title, value.map { |item| Codec.text(item, name) })
           else library.config_set(config, title, library.bytes(Codec.text(value, name)), error)
           end
         library.check(status, error)
       end
 
-      def list(library, config, error, title, name, items)
-        parts = items.map { |item| library.bytes(Codec.text(item, name)) }
+      def list(library, config, error, title, items)
+        parts = items.map { |item| library.bytes(item) }
         memory = FFI::MemoryPointer.new(Library::Bytes, [parts.size, 1].max)
         parts.each_with_index do |part, index|
           memory.put_bytes(index * Library::Bytes.size, part.pointer.get_bytes(0, Library::Bytes.size))
