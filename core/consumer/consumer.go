@@ -26,6 +26,7 @@ import (
 	"prosody/core/kafka"
 	"prosody/core/partition"
 	"prosody/core/pipeline"
+	"prosody/core/timer"
 )
 
 // Options say what to consume and what to do with it.
@@ -53,6 +54,8 @@ type Options struct {
 	Invalid func(ctx context.Context, record *kafka.Record, reason string) error
 	// Ledger keeps what is durable about keys; nil: nothing is.
 	Ledger Ledger
+	// Timers hand out what is due, for leases of Ledger; nil: nothing is.
+	Timers *timer.Timers
 	// Fault, when set, hears of a fault of Prosody itself.
 	Fault func(err error)
 }
@@ -165,6 +168,9 @@ func Start(ctx context.Context, options Options) (*Consumer, error) {
 		return nil, err
 	}
 	c.polled.Store(time.Now().UnixNano())
+	if options.Timers != nil {
+		options.Timers.Start(c.fire)
+	}
 	c.launch("poll loop", c.poll)
 	c.launch("committer", c.commits)
 	return c, nil

@@ -11,6 +11,7 @@ import (
 	"prosody/core/kafka"
 	"prosody/core/partition"
 	"prosody/core/pipeline"
+	"prosody/core/timer"
 )
 
 const (
@@ -169,6 +170,9 @@ func (c *Consumer) leave(held *lease, deadline time.Time, cause pipeline.Cause) 
 	c.log.Info("giving partition up", fields(held.name, slog.String("cause", cause.Error()))...)
 	held.final = deadline.Add(grace)
 	c.set.Revoke(held.name)
+	if lease, ok := held.mark.(timer.Lease); ok && c.options.Timers != nil {
+		c.options.Timers.Leave(lease)
+	}
 	budget := time.Until(deadline)
 	held.timers = append(held.timers,
 		time.AfterFunc(budget*4/5, func() { held.cancel(cause) }),

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"prosody/core/clock"
+	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/partition"
 	"prosody/core/pipeline"
+	"prosody/core/timer"
 )
 
 // startable takes what can start now; under the mutex.
@@ -35,6 +37,30 @@ func (c *Consumer) dispatch(starts []partition.Start) {
 			c.locked(func() { c.workers++ })
 			go (&worker{consumer: c}).loop(start)
 		}
+	}
+}
+
+// fire takes timers and retries that are due. Those of another assignment are dropped.
+func (c *Consumer) fire(fires []timer.Fire) {
+	var starts []partition.Start
+	c.locked(func() {
+		for _, due := range fires {
+			if held := c.leases[due.Event.At()]; held != nil && held.mark == any(due.Lease) {
+				c.set.Offer(due.Event, int64(len(due.Event.Key))+256)
+			}
+		}
+		starts = c.startable(nil)
+	})
+	c.dispatch(starts)
+}
+
+// ended tells the timers of the end of an event that they handed out.
+func (c *Consumer) ended(start partition.Start, class pipeline.Class) {
+	if c.options.Timers == nil || start.Event == nil || start.Event.Kind != event.Timer && start.Event.Kind != event.Retry {
+		return
+	}
+	if lease, ok := start.Tag.(*lease).mark.(timer.Lease); ok {
+		c.options.Timers.Ended(lease, start.Event, class == pipeline.Success || class == pipeline.Permanent)
 	}
 }
 
@@ -75,6 +101,7 @@ func (w *worker) next(ended partition.Start, class pipeline.Class) (start partit
 			w.extra = c.startable(w.extra[:0])
 		}
 	})
+	c.ended(ended, class)
 	if leaving {
 		poke(c.wake)
 	}

@@ -55,7 +55,6 @@ type agenda struct {
 	horizon  int64 // what is due later is not taken in
 	complete int64 // everything that is due before is here
 	hungry   bool  // to be loaded once there is room
-	leaving  bool
 }
 
 var kinds = [...]event.Kind{event.Timer, event.Retry}
@@ -71,9 +70,6 @@ func newAgenda(most int) *agenda {
 
 // add notes that something is due. It is forgotten beyond the horizon: the store has it.
 func (a *agenda) add(name id, due int64) {
-	if a.leaving {
-		return
-	}
 	e := a.entries[name]
 	if e == nil {
 		if due < a.horizon {
@@ -166,7 +162,7 @@ func (a *agenda) end(name id, done bool) bool {
 	}
 	delete(l.turns, name.key)
 	e := t.entry
-	if e.again && e.due < a.horizon && !a.leaving {
+	if e.again && e.due < a.horizon {
 		e.state = waiting
 		heap.Push(&l.heap, e)
 	} else {
@@ -214,12 +210,12 @@ func (a *agenda) bound() {
 func (a *agenda) room() bool { return a.size() <= a.most/2 }
 
 // wants tells whether more is to be loaded now that there is room.
-func (a *agenda) wants() bool { return a.hungry && a.room() && !a.leaving }
+func (a *agenda) wants() bool { return a.hungry && a.room() }
 
 // begin raises the horizon ahead of a load, when there is something to load and room for
 // it. It tells from where.
 func (a *agenda) begin(horizon int64) (from int64, load bool) {
-	if a.leaving || a.complete >= horizon {
+	if a.complete >= horizon {
 		return 0, false
 	}
 	if a.hungry = !a.room(); a.hungry {
@@ -242,20 +238,6 @@ func (a *agenda) low() int64 {
 		}
 	}
 	return low
-}
-
-// leave drops all that waits: the next owner loads it.
-func (a *agenda) leave() {
-	a.leaving = true
-	a.entries = map[id]*entry{}
-	for _, kind := range kinds {
-		l := a.lanes[kind]
-		l.heap = nil
-		for _, t := range l.turns {
-			t.parked = nil
-			a.entries[t.entry.id] = t.entry
-		}
-	}
 }
 
 func compare(x, y *entry) int {

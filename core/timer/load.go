@@ -211,11 +211,12 @@ func (l *loader) take(ctx context.Context, slab store.Slab, key string) error {
 	if queue.Head == queue.Tail {
 		due = 0
 	}
-	useful := due != 0 && due < (slab.Start+slab.Size)*1000
+	end := slab.Start + slab.Size
+	useful := due != 0 && due >= slab.Start*1000 && due < end*1000
 	l.locked(func() {
 		a := l.part.agenda
 		for _, timer := range timers {
-			useful = useful || timer.Second < slab.Start+slab.Size
+			useful = useful || timer.Second >= slab.Start && timer.Second < end
 			if name := (id{event.Timer, key, timer.Second}); a.entries[name] == nil {
 				a.add(name, timer.Second*1000)
 			}

@@ -35,6 +35,7 @@ func play(seed uint64, limit, most int, steps []int) []string {
 	w.broken = int(w.pick(3)) * 10
 	start := func() *owner {
 		o := w.own(limit, most)
+		o.timers.Start(o.fire)
 		for index := range w.count {
 			o.assign(int32(index))
 		}
@@ -79,7 +80,6 @@ func play(seed uint64, limit, most int, steps []int) []string {
 				w.mutex.Unlock()
 				if idle {
 					o.timers.Leave(l)
-					o.timers.Lose(l)
 					o.assign(at.Index)
 				}
 				break

@@ -63,8 +63,6 @@ type Options struct {
 	Open func(ctx context.Context, lease Lease, key string) (Key, error)
 	// Count tells how many partitions a topic has, when that is known.
 	Count func(topic string) (int, bool)
-	// Fire takes what is due. It is called by one goroutine, and must not wait long.
-	Fire func(fires []Fire)
 	// Fault hears of a fault of Prosody itself; may be nil.
 	Fault func(err error)
 
@@ -100,6 +98,7 @@ type Timers struct {
 	mutex  sync.Mutex // guards the rest
 	parts  map[Lease]*part
 	out    map[event.Kind]int
+	fire   func(fires []Fire) // nil before Start
 	closed bool
 
 	wake chan struct{}
@@ -115,7 +114,7 @@ type part struct {
 	stop   context.CancelFunc
 }
 
-// New makes Timers.
+// New makes Timers. They hand out nothing before Start.
 func New(options Options) *Timers {
 	fill(&options.Slab, time.Hour)
 	fill(&options.Limit, 128)
@@ -128,8 +127,19 @@ func New(options Options) *Timers {
 		options: options, loads: make(chan struct{}, options.Loads), parts: map[Lease]*part{},
 		out: map[event.Kind]int{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
-	t.launch("timers", t.pump)
 	return t
+}
+
+// Start begins to hand out what is due. fire is called by one goroutine and must not
+// wait long. What it refuses it forgets: the assignment is over or will be.
+func (t *Timers) Start(fire func(fires []Fire)) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.closed || t.fire != nil {
+		return
+	}
+	t.fire = fire
+	t.launch("timers", t.pump)
 }
 
 func fill[T int | time.Duration](value *T, otherwise T) {
@@ -155,18 +165,9 @@ func (t *Timers) Assign(lease Lease) {
 	t.launch("loader of timers", func() { p.loader.run(ctx) })
 }
 
-// Leave hands nothing more out of an assignment.
+// Leave forgets an assignment: nothing is handed out of it any more, and what was counts
+// no more.
 func (t *Timers) Leave(lease Lease) {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	if p := t.parts[lease]; p != nil {
-		p.stop()
-		p.agenda.leave()
-	}
-}
-
-// Lose forgets an assignment.
-func (t *Timers) Lose(lease Lease) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	p := t.parts[lease]
@@ -269,7 +270,7 @@ func (t *Timers) pump() {
 	for {
 		fires, next := t.step(t.options.Clock.Now())
 		if len(fires) > 0 {
-			t.options.Fire(fires)
+			t.fire(fires)
 			continue
 		}
 		alarm := t.options.Clock.AfterFunc(next, func() { poke(t.wake) })

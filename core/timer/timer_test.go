@@ -45,7 +45,7 @@ func (h *hand) ready() (list []string) {
 // byHand makes an owner whose events are ended by the test.
 func byHand(t *testing.T, w *world, limit, most int) (*owner, *hand) {
 	o, h := w.own(limit, most), &hand{make(chan Fire, 100_000)}
-	o.timers.options.Fire = h.take
+	o.timers.Start(h.take)
 	t.Cleanup(o.timers.Close)
 	return o, h
 }
@@ -295,7 +295,6 @@ func TestKeysOfAnotherPartitionerStay(t *testing.T) {
 			require.NoError(t, w.store.AddHint(t.Context(), l.Shard(), store.Slab{Start: second / 60 * 60, Size: 60}, key, 1, 0))
 		}
 		o.timers.Leave(l)
-		o.timers.Lose(l)
 		o.assign(0)
 		time.Sleep(time.Second)
 		assert.Len(t, h.ready(), 20)
@@ -348,7 +347,6 @@ func TestEventsOfAnAbortedKeyAndOfALeftPartitionStop(t *testing.T) {
 		o.timers.Ended(l, message(event.Timer, "b", 3), true)
 		assert.Empty(t, h.ready())
 		assert.Zero(t, o.timers.Snapshot().Firing)
-		o.timers.Lose(l)
 		o.timers.Close()
 	})
 }
@@ -358,10 +356,11 @@ func TestPanicIsAFaultAndNoCrash(t *testing.T) {
 		w := newWorld(10)
 		faults := make(chan error, 10)
 		timers := New(Options{
-			Index: w.store, Clock: clock.Real{}, Log: slog.New(slog.DiscardHandler), Fire: func([]Fire) { panic("boom") },
+			Index: w.store, Clock: clock.Real{}, Log: slog.New(slog.DiscardHandler),
 			Fault: func(err error) { faults <- err }, Count: func(string) (int, bool) { return 0, false },
 			Open: func(context.Context, Lease, string) (Key, error) { return nil, errors.New("unused") },
 		})
+		timers.Start(func([]Fire) { panic("boom") })
 		l := &lease{at: kafka.Partition{Topic: "orders"}}
 		timers.Assign(l)
 		time.Sleep(time.Second)

@@ -111,7 +111,7 @@ func (w *world) homed(key string) kafka.Partition {
 func (w *world) own(limit, most int) *owner {
 	o := &owner{world: w, leases: map[kafka.Partition]*lease{}}
 	o.timers = New(Options{
-		Index: w.store, Fire: o.fire, Slab: time.Duration(w.slab) * time.Second, Limit: limit, Most: most, Loads: 3,
+		Index: w.store, Slab: time.Duration(w.slab) * time.Second, Limit: limit, Most: most, Loads: 3,
 		Clock: clock.Real{}, Log: slog.New(slog.DiscardHandler), Random: w.pick,
 		Count: func(string) (int, bool) {
 			w.mutex.Lock()
