@@ -55,6 +55,9 @@ func (r *retry) Handle(ctx context.Context, invocation *pipeline.Invocation) pip
 		r.Log.Warn("handler failed, trying again", append(pipeline.Fields(invocation.Event),
 			slog.Int64("attempt", int64(attempt)), slog.Duration("delay", delay),
 			slog.String("error", pipeline.Clip(outcome.Text, 1024)))...)
+		if invocation.Progress != nil {
+			invocation.Progress(delay)
+		}
 		if clock.Sleep(invocation.Leaving, r.Clock, delay) != nil {
 			return pipeline.Leave(invocation, outcome.Text)
 		}

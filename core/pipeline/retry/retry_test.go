@@ -36,6 +36,8 @@ func TestTransientFailuresAreRepeatedWithGrowingDelays(t *testing.T) {
 		o := options(retry.Unlimited)
 		invocation := Invocation(t.Context(), "k")
 		invocation.Demand = pipeline.Demand{Failure: true, Retry: 7}
+		var waits []time.Duration
+		invocation.Progress = func(wait time.Duration) { waits = append(waits, wait) }
 		outcome := retry.New(host, o).Handle(t.Context(), invocation)
 		assert.Equal(t, pipeline.Success, outcome.Class)
 		assert.Equal(t, []string{
@@ -45,6 +47,7 @@ func TestTransientFailuresAreRepeatedWithGrowingDelays(t *testing.T) {
 			"280ms start failure=true retry=10", "280ms end success",
 		}, host.Transcript())
 		assert.EqualValues(t, 3, o.Counts.Retries.Load())
+		assert.Equal(t, []time.Duration{40e6, 80e6, 160e6}, waits, "the owner hears that the event is alive")
 		assert.Equal(t, pipeline.Demand{Failure: true, Retry: 7}, invocation.Demand, "the caller's demand is kept")
 	})
 }
