@@ -1,0 +1,270 @@
+package entity_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"prosody/core/entity"
+	"prosody/core/kafka"
+	"prosody/core/store"
+)
+
+func TestMemoryIsBounded(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	k := w.keeper(func(o *entity.Options) { o.Cache = 1000 })
+	lease := k.Assign(home)
+	held := w.open(lease, "held")
+	var most int
+	for n := range 200_000 {
+		w.handle(lease, w.message(key(n)), nil)
+		if n%5000 == 0 {
+			assert.Empty(t, w.flush(k, home))
+		}
+		if n%100 == 0 {
+			keys, _, behind := k.Stats()
+			most = max(most, keys)
+			assert.LessOrEqual(t, keys, 1000+behind+1)
+		}
+	}
+	assert.LessOrEqual(t, most, 6001)
+	assert.Empty(t, w.flush(k, home))
+	keys, size, behind := k.Stats()
+	assert.LessOrEqual(t, keys, 1001)
+	assert.Less(t, size, int64(1001*1024))
+	assert.Zero(t, behind)
+	w.store.Reset()
+	w.handle(lease, w.message("held"), nil)
+	assert.Zero(t, w.store.Reads(), "what is in use stays")
+	held.Close()
+	held.Close()
+	for n := range 999 {
+		w.seen(lease, w.message(key(n)))
+	}
+	w.store.Reset()
+	w.handle(lease, w.message("held"), nil)
+	assert.Zero(t, w.store.Reads(), "what was used last stays")
+	w.handle(lease, w.message(key(199_999)), nil)
+	assert.Equal(t, 1, w.store.Reads())
+	lease.End()
+	keys, size, behind = k.Stats()
+	assert.Equal(t, []any{0, int64(0), 0}, []any{keys, size, behind})
+}
+
+func TestMemoryIsBoundedInBytes(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	k := w.keeper(func(o *entity.Options) { o.Bytes = 1 << 20 })
+	lease := k.Assign(home)
+	for n := range 300 {
+		w.handle(lease, w.message(key(n)), func(txn *entity.Txn) {
+			txn.Trace = strings.Repeat("x", 10_000)
+			schedule(t, txn, 1, 2)
+		})
+		_, size, _ := k.Stats()
+		assert.LessOrEqual(t, size, int64(1<<20)+21_000)
+	}
+	keys, _, _ := k.Stats()
+	assert.Less(t, keys, 60)
+	assert.Greater(t, keys, 30)
+}
+
+func TestTooManyMarksAreWrittenAtOnce(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	k := w.keeper(func(o *entity.Options) { o.Behind = 10 })
+	lease := k.Assign(home)
+	for n := range 30 {
+		w.handle(lease, w.message(key(n)), nil)
+	}
+	assert.Equal(t, 20, w.store.Writes())
+	_, _, behind := k.Stats()
+	assert.Equal(t, 10, behind)
+	w.store.Reset()
+	for n := range 1000 {
+		w.handle(lease, w.named(key(0), key(n)), nil)
+	}
+	assert.Equal(t, 3, w.store.Writes(), "one for each 257 ids")
+}
+
+func TestTimersOfAKeyAreBounded(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	lease := w.keeper(func(o *entity.Options) { o.Slab = 1000 * time.Hour }).Assign(home)
+	e := w.open(lease, "a")
+	defer e.Close()
+	txn := e.Begin(nil)
+	for n := range int64(entity.MaxTimers) {
+		schedule(t, txn, n)
+	}
+	require.NoError(t, txn.Commit(t.Context(), entity.Mark{}))
+	txn = e.Begin(nil)
+	schedule(t, txn, entity.MaxTimers)
+	assert.ErrorContains(t, txn.Commit(t.Context(), entity.Mark{}), "262144")
+	txn.Discard()
+	txn = e.Begin(nil)
+	require.NoError(t, txn.Replace(t.Context(), 7, false))
+	w.store.Reset()
+	require.NoError(t, txn.Commit(t.Context(), entity.Mark{}))
+	assert.Equal(t, 1, w.store.Calls()["Apply"], "all go at once")
+	assert.Equal(t, []int64{7}, w.timers(w.keeper().Assign(home), "a"))
+}
+
+// observer notes what it hears.
+type observer struct {
+	mutex   sync.Mutex
+	changes []entity.Change
+}
+
+func (o *observer) Changed(_ *entity.Lease, _ string, change entity.Change) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.changes = append(o.changes, change)
+}
+
+func TestTheObserver(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	heard := &observer{}
+	k := w.keeper(func(o *entity.Options) { o.Observer = heard })
+	lease := k.Assign(home)
+	w.handle(lease, w.message("a"), nil)
+	assert.Empty(t, w.flush(k, home))
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, 1, 2) })
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, 2) })
+	w.handle(lease, fires("a", 1), nil)
+	w.handle(lease, fires("a", 2), func(txn *entity.Txn) { schedule(t, txn, 2) })
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) { txn.Retry(5000, 1) })
+	e := w.open(lease, "a")
+	defer e.Close()
+	txn := e.Begin(nil)
+	schedule(t, txn, 9)
+	w.fail(false)
+	assert.Error(t, txn.Commit(t.Context(), entity.Mark{}))
+	txn.Discard()
+	w.memory.Fail(nil)
+	require.NoError(t, e.Begin(nil).Schedule(t.Context(), 7, true))
+	assert.Equal(t, []entity.Change{
+		{Added: []int64{1, 2}},
+		{Removed: []int64{1}},
+		{Added: []int64{2}, Removed: []int64{2}},
+		{Due: 5000, Moved: true},
+		{Added: []int64{7}, Due: 5000},
+	}, heard.changes)
+}
+
+func TestHints(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	now := w.clock.Now().Unix()
+	hour := now - now%3600
+	k := w.keeper()
+	lease := k.Assign(home)
+	at := func(n int64) store.Slab { return store.Slab{Start: hour + 3600*n, Size: 3600} }
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, hour+7200, hour+7300, hour+36000) })
+	assert.Equal(t, []store.Slab{at(2), at(10)}, w.hints(lease, "a"))
+
+	e := w.open(lease, "a")
+	dropped, err := e.Tidy(t.Context(), at(2))
+	require.NoError(t, err)
+	assert.False(t, dropped, "it is needed")
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) {
+		require.NoError(t, txn.Unschedule(t.Context(), hour+7200, false))
+		require.NoError(t, txn.Unschedule(t.Context(), hour+7300, false))
+	})
+	dropped, err = e.Tidy(t.Context(), at(2))
+	require.NoError(t, err)
+	assert.True(t, dropped)
+	assert.Equal(t, []store.Slab{at(10)}, w.hints(lease, "a"))
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, hour+7201) })
+	assert.Equal(t, []store.Slab{at(2), at(10)}, w.hints(lease, "a"), "what was removed is not taken for known")
+	e.Close()
+
+	moved := k.Assign(kafka.Partition{Topic: home.Topic, Index: 9})
+	assert.Empty(t, w.hints(moved, "a"))
+	e = w.open(moved, "a")
+	require.NoError(t, e.Rehome(t.Context()))
+	e.Close()
+	assert.Equal(t, []store.Slab{at(2), at(10)}, w.hints(moved, "a"))
+	w.store.Reset()
+	e = w.open(moved, "a")
+	require.NoError(t, e.Rehome(t.Context()))
+	e.Close()
+	assert.Zero(t, w.store.Writes(), "it is at home")
+
+	smaller := w.keeper(func(o *entity.Options) { o.Slab = time.Minute }).Assign(moved.Partition())
+	w.handle(smaller, w.message("a"), nil)
+	w.handle(smaller, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, hour+36001) })
+	assert.Len(t, w.hints(smaller, "a"), 4, "another slab size needs hints of its own")
+}
+
+// Near its end a slab may be cleared away while a write is under way.
+func TestHintsNearTheEndOfTheirSlab(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	now := w.clock.Now().Unix()
+	end := now - now%3600 + 3600
+	lease := w.keeper().Assign(home)
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, end-1) })
+	w.clock.Advance(time.Duration(end-now-59) * time.Second)
+	w.store.Reset()
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, end-2) })
+	assert.Equal(t, 1, w.store.Calls()["AddHint"])
+}
+
+func TestHintsComeFirst(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	lease := w.keeper().Assign(home)
+	e := w.open(lease, "a")
+	defer e.Close()
+	txn := e.Begin(nil)
+	schedule(t, txn, 1)
+	w.memory.Fail(func(op string, _ store.Key) error {
+		if op == "AddHint" {
+			return errDown
+		}
+		return nil
+	})
+	assert.Error(t, txn.Commit(t.Context(), entity.Mark{}))
+	assert.Zero(t, w.store.Calls()["Apply"])
+	w.memory.Fail(nil)
+	require.NoError(t, txn.Commit(t.Context(), entity.Mark{}))
+	assert.Len(t, w.hints(lease, "a"), 1)
+}
+
+// Many goroutines use a Keeper at once; run with -race.
+func TestUseAtOnce(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	k := w.keeper(func(o *entity.Options) { o.Cache = 10 })
+	lease := k.Assign(home)
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			for i := range 300 {
+				e, err := lease.Open(t.Context(), key(n*4+i%4))
+				if !assert.NoError(t, err) {
+					return
+				}
+				txn := e.Begin(nil)
+				if i%3 == 0 {
+					assert.NoError(t, txn.Schedule(t.Context(), int64(i), i%2 == 0))
+				}
+				of := fires("", 0)
+				of.Kind, of.Offset, of.Partition = 1, int64(i), int32(n)
+				assert.NoError(t, txn.Commit(t.Context(), entity.Mark{Event: of}))
+				e.Close()
+			}
+		})
+	}
+	all.Go(func() {
+		for range 50 {
+			_, err := k.Flush(t.Context(), []kafka.Partition{home})
+			assert.NoError(t, err)
+		}
+	})
+	all.Wait()
+	assert.Empty(t, w.flush(k, home))
+	heir := w.keeper().Assign(home)
+	for n := range 32 {
+		assert.Equal(t, w.timers(lease, key(n)), w.timers(heir, key(n)))
+		assert.NotEmpty(t, w.timers(heir, key(n)))
+	}
+}

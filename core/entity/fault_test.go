@@ -1,0 +1,353 @@
+package entity_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"prosody/core/entity"
+	"prosody/core/fault"
+	"prosody/core/kafka"
+	"prosody/core/store"
+)
+
+func TestAWriteIsRepeatedUntilItWorks(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		w := newWorld(t, store.Limits{})
+		now := w.clock.Now().Unix()
+		lease := w.keeper().Assign(home)
+		e := w.open(lease, "a")
+		of := w.named("a", "x")
+		txn := e.Begin(of)
+		schedule(t, txn, now)
+		w.fail(lost)
+		for range 3 {
+			assert.Equal(t, fault.Store, fault.Of(txn.Commit(t.Context(), entity.Mark{Event: of, ID: true})))
+			assert.Equal(t, fault.Settled, fault.Of(txn.Schedule(t.Context(), now+1, false)))
+			w.clock.Advance(time.Second)
+		}
+		w.memory.Fail(nil)
+		require.NoError(t, txn.Commit(t.Context(), entity.Mark{Event: of, ID: true}))
+		e.Close()
+		for _, one := range []*entity.Lease{lease, w.keeper().Assign(home)} {
+			assert.True(t, w.seen(one, of))
+			assert.Equal(t, []int64{now}, w.timers(one, "a"))
+		}
+	}
+}
+
+func TestAnAmbiguousWriteIsLookedUp(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		w := newWorld(t, store.Limits{})
+		now := w.clock.Now().Unix()
+		lease := w.keeper().Assign(home)
+		light := w.message("a")
+		w.handle(lease, light, nil)
+		e := w.open(lease, "a")
+		of := w.message("a")
+		txn := e.Begin(of)
+		schedule(t, txn, now)
+		w.fail(lost)
+		assert.Error(t, txn.Commit(t.Context(), entity.Mark{Event: of}))
+		txn.Discard()
+		e.Close()
+		w.memory.Fail(nil)
+		assert.Equal(t, lost, w.seen(lease, of))
+		assert.Equal(t, lost, len(w.timers(lease, "a")) == 1)
+		assert.True(t, w.seen(lease, light), "a mark that waits stays")
+		assert.False(t, w.handle(lease, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, now+1) }))
+		again := w.keeper().Assign(home)
+		assert.True(t, w.seen(again, light))
+		assert.Equal(t, w.timers(lease, "a"), w.timers(again, "a"))
+		assert.Equal(t, lost, len(w.timers(again, "a")) == 2)
+	}
+}
+
+func TestFencing(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	k := w.keeper()
+	now := w.clock.Now().Unix()
+	lease := k.Assign(home)
+	light := w.message("b")
+	w.handle(lease, light, nil)
+	e := w.open(lease, "a")
+	defer e.Close()
+	begun, failed := e.Begin(nil), e.Begin(nil)
+	schedule(t, begun, now)
+	schedule(t, failed, now+1)
+	w.fail(false)
+	assert.Error(t, failed.Commit(t.Context(), entity.Mark{}))
+	w.memory.Fail(nil)
+	lease.Fence()
+	writes := w.store.Calls()["Apply"]
+	of := w.message("a")
+	assert.Equal(t, fault.Revoked, fault.Of(failed.Commit(t.Context(), entity.Mark{})))
+	failed.Discard()
+	assert.Equal(t, fault.Revoked, fault.Of(begun.Commit(t.Context(), entity.Mark{Event: of})))
+	begun.Discard()
+	assert.Equal(t, fault.Revoked, fault.Of(e.Begin(nil).Schedule(t.Context(), now, true)))
+	assert.Equal(t, fault.Revoked, fault.Of(e.Begin(nil).Commit(t.Context(), entity.Mark{Event: of})), "not even a mark")
+	_, err := lease.Open(t.Context(), "c")
+	assert.Equal(t, fault.Revoked, fault.Of(err))
+	_, err = e.Tidy(t.Context(), store.Slab{Size: 1})
+	assert.Equal(t, fault.Revoked, fault.Of(err))
+	assert.Equal(t, writes, w.store.Calls()["Apply"])
+	assert.Empty(t, w.flush(k, home))
+	assert.Equal(t, writes+1, w.store.Calls()["Apply"], "what was marked before is written")
+
+	next := k.Assign(home)
+	assert.True(t, w.seen(next, light))
+	assert.Empty(t, w.timers(next, "a"))
+	keys, _, behind := k.Stats()
+	assert.Equal(t, 2, keys)
+	assert.Zero(t, behind)
+}
+
+func TestAnEndedLeaseWritesNoMarks(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	k := w.keeper()
+	lease := k.Assign(home)
+	of := w.message("a")
+	w.handle(lease, of, nil)
+	lease.End()
+	keys, size, behind := k.Stats()
+	assert.Equal(t, []any{0, int64(0), 0}, []any{keys, size, behind})
+	assert.Empty(t, w.flush(k, home))
+	assert.Zero(t, w.store.Writes())
+	assert.False(t, w.seen(k.Assign(home), of), "the next owner decides")
+}
+
+func TestFlushWaitsForWritesOnTheirWay(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	k := w.keeper()
+	lease := k.Assign(home)
+	arrived, goOn := make(chan struct{}), make(chan struct{})
+	w.memory.Fail(func(op string, _ store.Key) error {
+		if op == "Apply" {
+			close(arrived)
+			<-goOn
+		}
+		return nil
+	})
+	var done sync.WaitGroup
+	done.Go(func() { w.handle(lease, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, 1) }) })
+	<-arrived
+	lease.Fence()
+	failed, err := k.Flush(canceled(), []kafka.Partition{home})
+	assert.Equal(t, []kafka.Partition{home}, failed)
+	assert.Error(t, err)
+	close(goOn)
+	assert.Empty(t, w.flush(k, home))
+	assert.Equal(t, []int64{1}, w.timers(w.keeper().Assign(home), "a"))
+	done.Wait()
+}
+
+func TestAMemberThatMayBeOutOfTheGroup(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	k := w.keeper()
+	e := w.open(k.Assign(home), "a")
+	defer e.Close()
+	txn := e.Begin(nil)
+	schedule(t, txn, 1)
+	k.Hold(true)
+	assert.Equal(t, fault.Kafka, fault.Of(txn.Commit(t.Context(), entity.Mark{})))
+	assert.Zero(t, w.store.Calls()["Apply"])
+	k.Hold(false)
+	require.NoError(t, txn.Commit(t.Context(), entity.Mark{}))
+}
+
+func TestTheHandlersEndCutsNoWriteOff(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	e := w.open(w.keeper().Assign(home), "a")
+	defer e.Close()
+	txn := e.Begin(nil)
+	schedule(t, txn, 1)
+	require.NoError(t, txn.Commit(canceled(), entity.Mark{}))
+}
+
+// Two partitions may hold a key, when their number has changed. Each sees what the other
+// has written.
+func TestAKeyOfTwoPartitions(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	k := w.keeper()
+	lease, other := k.Assign(home), k.Assign(kafka.Partition{Topic: home.Topic, Index: 7})
+	one := w.message("a")
+	w.handle(lease, one, func(txn *entity.Txn) { schedule(t, txn, 1) })
+	two := w.message("a")
+	two.Partition = 7
+	assert.False(t, w.handle(other, two, func(txn *entity.Txn) { schedule(t, txn, 2) }))
+	assert.True(t, w.seen(lease, two))
+	assert.Equal(t, []int64{1, 2}, w.timers(lease, "a"))
+	lease.End()
+	far := w.keeper().Assign(home)
+	assert.Equal(t, []int64{1, 2}, w.timers(far, "a"))
+	w.handle(far, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, 3) })
+	assert.Equal(t, []int64{1, 2, 3}, w.timers(other, "a"), "another member has the partition now: what is known is read anew")
+	keys, _, _ := k.Stats()
+	assert.Equal(t, 1, keys)
+}
+
+func TestStampsGrowAlthoughClocksDiffer(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	ahead := w.keeper().Assign(home)
+	w.handle(ahead, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, 5) })
+	w.clock.Advance(-24 * time.Hour)
+	behind := w.keeper().Assign(home)
+	w.handle(behind, w.message("a"), func(txn *entity.Txn) { require.NoError(t, txn.Replace(t.Context(), 6, false)) })
+	assert.Equal(t, []int64{6}, w.timers(w.keeper().Assign(home), "a"))
+}
+
+func large(txn *entity.Txn, t *testing.T, count, size int) {
+	for n := range count {
+		require.NoError(t, txn.Put(cell(fmt.Sprintf("%05d", n), bytes.Repeat([]byte{byte(n)}, size))))
+	}
+}
+
+// cells counts the rows, and what else is left of a large change.
+func (w *world) cells() (cells, chunks int) {
+	w.t.Helper()
+	at := store.Key{Group: "g", Topic: home.Topic, Key: "a"}
+	rows, more, err := w.memory.Scan(w.t.Context(), at, store.Range{Kind: store.Cell, Name: "cells"}, false, 10_000)
+	require.NoError(w.t, err)
+	require.False(w.t, more)
+	for n := range int64(100) { // they are named by their stamp, which a manual clock keeps near
+		name := fmt.Sprintf("%016x", w.clock.Now().UnixMicro()+n)
+		staged, _, err := w.memory.Scan(w.t.Context(), at, store.Range{Kind: store.Staged, Name: name}, false, 1000)
+		require.NoError(w.t, err)
+		chunks += len(staged)
+	}
+	return len(rows), chunks
+}
+
+func TestALargeChange(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	lease := w.keeper().Assign(home)
+	of := w.message("a")
+	w.handle(lease, of, func(txn *entity.Txn) {
+		large(txn, t, 5000, 1024)
+		schedule(t, txn, 1)
+	})
+	cells, chunks := w.cells()
+	assert.Equal(t, 5000, cells)
+	assert.Zero(t, chunks)
+	again := w.keeper().Assign(home)
+	assert.True(t, w.seen(again, of))
+	assert.Equal(t, []int64{1}, w.timers(again, "a"))
+	w.handle(again, w.message("a"), func(txn *entity.Txn) {
+		txn.Erase(store.Range{Kind: store.Cell, Name: "cells", From: "00001"})
+		require.NoError(t, txn.Put(cell("new", nil)))
+	})
+	cells, _ = w.cells()
+	assert.Equal(t, 2, cells)
+}
+
+func TestAChangeThatIsTooLarge(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	e := w.open(w.keeper().Assign(home), "a")
+	defer e.Close()
+	txn := e.Begin(nil)
+	assert.Equal(t, fault.TooLarge, fault.Of(txn.Put(cell("x", make([]byte, store.MaxValue+1)))))
+	var err error
+	for n := 0; err == nil && n < 100; n++ {
+		err = txn.Put(cell(key(n), make([]byte, 1<<20)))
+	}
+	assert.Equal(t, fault.TooLarge, fault.Of(err))
+	assert.ErrorContains(t, err, fmt.Sprint(entity.MaxCommit))
+	txn.Delete(cell(key(0), nil).Slot)
+	require.NoError(t, txn.Put(cell("y", make([]byte, 1<<20))), "there is room again")
+	assert.Zero(t, w.store.Writes())
+	require.NoError(t, txn.Commit(t.Context(), entity.Mark{}), "63 MiB are not too many")
+	cells, chunks := w.cells()
+	assert.Equal(t, []int{63, 0}, []int{cells, chunks})
+}
+
+// Wherever a large change is cut off, all of it is there in the end, or nothing.
+func TestALargeChangeIsAllOrNothing(t *testing.T) {
+	limits := store.Limits{MaxBatch: 4096, MaxValue: 1024}
+	for _, lost := range []bool{false, true} {
+		decided := false
+		for cut := 1; ; cut++ {
+			w := newWorld(t, limits)
+			lease := w.keeper().Assign(home)
+			before := w.message("a")
+			w.handle(lease, before, func(txn *entity.Txn) { require.NoError(t, txn.Put(cell("00007", []byte("old")))) })
+			calls := 0
+			w.memory.Fail(func(op string, _ store.Key) error {
+				if op != "Apply" {
+					return nil
+				}
+				if calls++; calls == cut && lost {
+					return lostDown
+				}
+				if calls >= cut {
+					return errDown
+				}
+				return nil
+			})
+			of := w.message("a")
+			e := w.open(lease, "a")
+			txn := e.Begin(of)
+			large(txn, t, 20, 500)
+			txn.Delete(cell("00007", nil).Slot)
+			schedule(t, txn, 5)
+			err := txn.Commit(context.Background(), entity.Mark{Event: of})
+			txn.Discard()
+			e.Close()
+			w.memory.Fail(nil)
+			if err == nil {
+				assert.Greater(t, cut, 8, "it takes several writes")
+				break
+			}
+			soon := w.clock.Now().Unix() + 30
+			assert.Contains(t, w.hints(lease, "a"), store.Slab{Start: soon - soon%3600, Size: 3600}, "somebody will look")
+			heir := w.keeper().Assign(home)
+			done := w.seen(heir, of)
+			assert.True(t, w.seen(heir, before))
+			assert.False(t, decided && !done, "cut %d: later than the decision", cut)
+			decided = done
+			cells, chunks := w.cells()
+			assert.Zero(t, chunks, "cut %d", cut)
+			if done {
+				assert.Equal(t, 19, cells)
+				assert.Equal(t, []int64{5}, w.timers(heir, "a"))
+			} else {
+				assert.Equal(t, 1, cells)
+				assert.Empty(t, w.timers(heir, "a"))
+			}
+			assert.Equal(t, done, w.seen(lease, of), "the one that failed comes to the same")
+		}
+		assert.True(t, decided)
+	}
+}
+
+func TestALargeChangeGoesOnWhereItFailed(t *testing.T) {
+	w := newWorld(t, store.Limits{MaxBatch: 4096, MaxValue: 1024})
+	lease := w.keeper().Assign(home)
+	of := w.message("a")
+	e := w.open(lease, "a")
+	defer e.Close()
+	txn := e.Begin(of)
+	large(txn, t, 20, 500)
+	calls := 0
+	w.memory.Fail(func(op string, _ store.Key) error {
+		if calls++; calls%3 != 0 {
+			return lostDown
+		}
+		return nil
+	})
+	tries := 0
+	for err := error(errDown); err != nil; tries++ {
+		err = txn.Commit(t.Context(), entity.Mark{Event: of})
+	}
+	w.memory.Fail(nil)
+	assert.Greater(t, tries, 10)
+	cells, chunks := w.cells()
+	assert.Equal(t, []int{20, 0}, []int{cells, chunks})
+	assert.True(t, w.seen(w.keeper().Assign(home), of))
+}
