@@ -294,3 +294,19 @@ func TestErrorsTellNoPassword(t *testing.T) {
 	require.Equal(t, fault.Store, fault.Of(err))
 	require.False(t, strings.Contains(err.Error(), secret))
 }
+
+// What this process remembers of a slab ends with the slab: then another may drop it.
+func TestSlabDroppedByAnother(t *testing.T) {
+	one, other := connect(t, Options{}), connect(t, Options{})
+	shard, slab := store.Shard{Group: "g", Topic: name(t)}, store.Slab{Start: 6000, Size: 600}
+	const end = 6600 * int64(1e6)
+	require.NoError(t, one.AddHint(t.Context(), shard, slab, "a", end-2*skew.Microseconds(), time.Hour))
+	require.NoError(t, other.DropSlab(t.Context(), shard, slab, end))
+	require.NoError(t, one.AddHint(t.Context(), shard, slab, "b", end+1, time.Hour))
+	slabs, err := other.Slabs(t.Context(), shard, 1<<40)
+	require.NoError(t, err)
+	require.Equal(t, []store.Slab{slab}, slabs)
+	keys, err := other.Hints(t.Context(), shard, slab, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b"}, keys)
+}

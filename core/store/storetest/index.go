@@ -129,11 +129,19 @@ func slabs(t *testing.T, w World) {
 func hintTTL(t *testing.T, w World) {
 	s, ctx := w.Store, t.Context()
 	shard, slab := place(t, time.Hour)
-	require.NoError(t, s.AddHint(ctx, shard, slab, "short", stamp(), 2*time.Second))
-	require.NoError(t, s.AddHint(ctx, shard, slab, "long", stamp(), time.Hour))
-	require.NoError(t, s.AddHint(ctx, shard, slab, "far", stamp(), 40*365*24*time.Hour))
-	require.Equal(t, []string{"far", "long", "short"}, keysOf(t, s, shard, slab))
-	w.Pass(3 * time.Second)
-	require.Equal(t, []string{"far", "long"}, keysOf(t, s, shard, slab))
-	require.Equal(t, []store.Slab{slab}, slabsOf(t, s, shard, 1<<40))
+	slab.Size = 1
+	other := store.Slab{Start: slab.Start + 1, Size: 1}
+	add := func(slab store.Slab, key string, ttl time.Duration) {
+		require.NoError(t, s.AddHint(ctx, shard, slab, key, stamp(), ttl))
+	}
+	add(slab, "short", 2*time.Second)
+	add(slab, "long", time.Hour)
+	add(other, "short", 2*time.Second)
+	add(other, "far", 40*365*24*time.Hour)
+	add(other, "long", time.Hour)
+	require.Equal(t, []string{"long", "short"}, keysOf(t, s, shard, slab))
+	w.Pass(4 * time.Second)
+	require.Equal(t, []string{"long"}, keysOf(t, s, shard, slab))
+	require.Equal(t, []string{"far", "long"}, keysOf(t, s, shard, other))
+	require.Equal(t, []store.Slab{slab, other}, slabsOf(t, s, shard, 1<<40))
 }
