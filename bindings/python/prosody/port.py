@@ -135,6 +135,10 @@ class Port(LoopQueue):
             if not future.done():
                 future.set_exception(error)
 
+    def lose(self, error: Exception) -> None:
+        self.fail(error)
+        self.close()
+
     def _drop(self) -> list[asyncio.Future[Any]]:
         futures = list(self.pending.values())
         self.pending.clear()

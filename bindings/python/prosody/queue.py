@@ -52,9 +52,10 @@ class Queue:
             self._allocate(SIZE)
             return taken
         if status != native.OK:
-            self.close()
-            if status not in (native.ERR_FORKED, native.ERR_HANDLE, native.ERR_CLOSED):
-                raise self.library.fault(status, self.error)
+            error = self.library.fault(status, self.error)
+            if status == native.ERR_POISONED:
+                self.runtime.poison(str(error))
+            self.lose(error)
             return b"", 0
         end = self._size.value if self._count.value else 0
         return ctypes.string_at(self._address, end + record.PADDING) if end else b"", end
@@ -71,6 +72,10 @@ class Queue:
     def settle(self, tag: int, completion: record.Completion) -> None:
         """Handles the end of a call."""
         raise NotImplementedError
+
+    def lose(self, error: Exception) -> None:
+        """The queue gives nothing any more: it is gone, or this is a forked child."""
+        self.close()
 
     def close(self) -> None:
         """Frees the queue; events that are still open count as failed."""

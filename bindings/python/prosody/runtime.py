@@ -40,6 +40,7 @@ class Core:
         self.source = ""
         self.home: Port | None = None  # gets the log lines
         self.subscriptions: set[Subscription] = set()
+        self.orphan = False  # the client is gone
         self.ended = False
 
     def attach(self, port: Port) -> None:
@@ -64,6 +65,8 @@ class Core:
             self.ended = True
             self.runtime.cores.discard(self)
             self.release(subscriptions)
+            if self.orphan:
+                self.destroy()
             if completion.status != native.OK:
                 raise library.exception(*completion[:2], completion.text)
 
@@ -180,6 +183,8 @@ class Runtime:
             if core.home is port:
                 core.home = None
                 self.library.client_log(core.handle, None, None)
+            if core.orphan:
+                self.limbo.begin(self.library.client_shutdown, core.handle, core)
 
     def unsubscribe(self, handle: Any) -> None:
         """Ends the subscription of a client whose event loop is over."""
@@ -198,23 +203,22 @@ class Runtime:
             ResourceWarning,
             stacklevel=2,
         )
+        core.orphan = True
         for subscription in list(core.subscriptions):
-            try:
-                subscription.loop.call_soon_threadsafe(self._retire, core, subscription.port)
+            try:  # its handlers may end in peace
+                subscription.loop.call_soon_threadsafe(core.shut_down, subscription.port)
                 return
             except RuntimeError:  # that loop is closed
                 continue
         self.limbo.begin(self.library.client_shutdown, core.handle, core)
-
-    def _retire(self, core: Core, port: Port) -> None:
-        core.shut_down(port).future.add_done_callback(lambda _: core.destroy())
 
     def poison(self, text: str) -> None:
         """The library has failed: no call that is open will end by itself."""
         if not self._poisoned:
             self._poisoned = True
             logging.getLogger("prosody").critical("the Prosody library has failed: %s", text)
-        error = ProsodyError(text, "PROSODY_ERR_POISONED", "fatal")
+        first = text.partition("\n")[0]  # a trace may follow
+        error = ProsodyError(first, "PROSODY_ERR_POISONED", "fatal")
         for port in list(self._ports.values()):
             if not port.loop.is_closed():
                 port.loop.call_soon_threadsafe(port.fail, error)
@@ -226,7 +230,8 @@ class Runtime:
         try:
             for core in list(self.cores):
                 self.library.client_log(core.handle, self.limbo.handle, None)
-                self.limbo.begin(self.library.client_shutdown, core.handle, core)
+                if core not in self.limbo.waiting.values():
+                    self.limbo.begin(self.library.client_shutdown, core.handle, core)
                 for subscription in list(core.subscriptions):
                     if not subscription.loop.is_running():
                         subscription.closed = True

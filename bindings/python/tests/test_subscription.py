@@ -307,11 +307,17 @@ async def test_reader_leaves_time_for_others() -> None:
 
 
 async def test_lost_queue_stops_reading() -> None:
-    """In a forked child, say: the reader goes away instead of spinning."""
+    """After a fault of the library, say: the reader goes away, and calls that are open fail."""
     rig = Rig(Script())
     rig.put(fake.message(1))
-    rig.library.status = native.ERR_FORKED
+    call = rig.port.begin("x", rig.library.call, "handle")
+    rig.library.status = native.ERR_POISONED
     await eventually(lambda: rig.subscription.closed, "the end of the subscription")
+    assert rig.process.poisoned
+    rig.library.put(rig.port, fake.completion(1, 0))
+    with pytest.raises(RuntimeError):
+        await call
+    assert rig.port.closed
 
 
 def test_end_of_the_loop_fails_what_is_open() -> None:
