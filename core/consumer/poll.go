@@ -297,6 +297,9 @@ func (in *intake) report(events kafka.Events) {
 	for _, err := range events.Errors {
 		var failure *kafka.Error
 		if errors.As(err, &failure) && (failure.Code == kafka.Fatal || failure.Code == kafka.Closed) {
+			if in.consumer.leaves() {
+				continue // Stop has closed it
+			}
 			in.consumer.fail("the Kafka client cannot go on: " + err.Error())
 		}
 		in.warn("Kafka client reports", err)
@@ -307,6 +310,11 @@ func (in *intake) report(events kafka.Events) {
 		case <-time.After(nimble):
 		}
 	}
+}
+
+func (c *Consumer) leaves() (stopping bool) {
+	c.locked(func() { stopping = c.stopping })
+	return stopping
 }
 
 // warn logs, but not the same again and again.
