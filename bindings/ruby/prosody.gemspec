@@ -8,8 +8,8 @@ Gem::Specification.new do |spec|
   spec.version = Prosody::VERSION
   spec.summary = "A Kafka client for services that keep state per key"
   spec.description = "Per-key order, retries, deferral and graceful shutdown; handlers run on threads or fibers."
-  spec.authors = ["The Prosody authors"]
-  spec.homepage = "https://github.com/prosody-events"
+  spec.authors = ["Prosody authors"]
+  spec.homepage = "https://prosody.example"
   spec.license = "MIT"
   spec.required_ruby_version = ">= 3.1"
   spec.metadata["rubygems_mfa_required"] = "true"

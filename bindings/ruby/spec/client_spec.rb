@@ -265,7 +265,7 @@ RSpec.describe Prosody::Client do
 
   describe "in threads and fibers" do
     it "does not hold up other threads" do
-      made = client(mock: false, bootstrap_servers: "localhost:1", send_timeout: 1)
+      made = client(mock: false, bootstrap_servers: "localhost:1", send_timeout: 3)
       last = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       gap = 0
       ticker = Thread.new do
@@ -279,7 +279,7 @@ RSpec.describe Prosody::Client do
       expect { made.send_message("t", "k", 1) }.to raise_error(RuntimeError)
       made.shutdown
       ticker.kill
-      expect(gap).to be < 0.7 # the send alone takes one second
+      expect(gap).to be < 2 # the send alone takes three seconds
     end
 
     it "survives interrupted callers" do

@@ -29,7 +29,7 @@ module Prosody
 
       start unless @thread.alive? || @lines.closed?
       @lines.push([severity, target, text + suffix], true)
-    rescue ThreadError, ClosedQueueError
+    rescue StandardError # full, closed, or a logger without a level
       @lost += 1
     end
 
@@ -73,8 +73,8 @@ module Prosody
     def fields(json)
       return "" if json.empty?
 
-      JSON.parse(json).map { |name, value| " #{name}=#{value}" }.join
-    rescue JSON::ParserError
+      JSON.parse(json).to_h.map { |name, value| " #{name}=#{value}" }.join
+    rescue StandardError
       " #{json}"
     end
   end
