@@ -191,6 +191,9 @@ func (s *script) Consumer(kafka.ConsumerConfig) (kafka.Consumer, error) { return
 func (s *script) Producer(kafka.ProducerConfig) (kafka.Producer, error) {
 	return nil, errors.New("none")
 }
+func (s *script) Reader(kafka.ReaderConfig) (kafka.Reader, error) {
+	return nil, errors.New("none")
+}
 func (s *script) Admin([]string, map[string]string) (kafka.Admin, error) { return scriptAdmin{s}, nil }
 
 type scriptAdmin struct{ *script }
@@ -204,6 +207,7 @@ func (a scriptAdmin) Topics(context.Context) (map[string]int, error) {
 
 func (s *script) Subscribe([]string) error { return nil }
 func (s *script) Joined() bool             { return true }
+func (s *script) Count(string) (int, bool) { return 1, true }
 func (s *script) Close() error             { _ = s.note("close"); return nil }
 func (s *script) Poll(wait time.Duration, _ int) kafka.Events {
 	s.mutex.Lock()

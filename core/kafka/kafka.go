@@ -84,6 +84,8 @@ type Consumer interface {
 	Release(partitions []Partition) error
 	// Lag tells the end of a partition's log as last seen, or false.
 	End(partition Partition) (int64, bool)
+	// Count tells how many partitions a topic has, as last seen, or false.
+	Count(topic string) (int, bool)
 	// Joined tells whether the member is in the group, with or without partitions.
 	Joined() bool
 	// Close leaves the group and frees the client. A Poll that waits returns. All
@@ -131,6 +133,24 @@ type Admin interface {
 	Close() error
 }
 
+// Reader reads single records again. It belongs to no group. It is safe for use by many
+// goroutines; calls for the same partition share one pass over its log.
+type Reader interface {
+	// Read gives the record at an offset. An *Error of the code Gone: the log has none
+	// there, and never will have; of TimedOut: no broker has told in time.
+	Read(ctx context.Context, at Partition, offset int64) (*Record, error)
+	Close() error
+}
+
+// ReaderConfig says how a reader reads.
+type ReaderConfig struct {
+	Servers    []string
+	Timeout    time.Duration // of one Read; 0: 30 s
+	Discard    int           // records that are read and dropped rather than sought over
+	Properties map[string]string
+	OnLog      func(level int, text string)
+}
+
 // ConsumerConfig says how a consumer joins.
 type ConsumerConfig struct {
 	Servers    []string
@@ -152,6 +172,7 @@ type ProducerConfig struct {
 type Cluster interface {
 	Consumer(ConsumerConfig) (Consumer, error)
 	Producer(ProducerConfig) (Producer, error)
+	Reader(ReaderConfig) (Reader, error)
 	Admin(servers []string, properties map[string]string) (Admin, error)
 }
 
@@ -175,6 +196,7 @@ const (
 	Stale                    // the member is not in the group any more; what it held is lost
 	BadRecord                // the broker refuses the record; permanent
 	Full                     // the client's own queue is full: Produce again after a delivery; transient
+	Gone                     // no record is at that offset: deleted or compacted; permanent
 )
 
 // Error is a failure of an adapter.
@@ -188,7 +210,7 @@ func (e *Error) Error() string { return e.Text }
 // Permanent tells whether trying again is pointless.
 func (e *Error) Permanent() bool {
 	switch e.Code {
-	case TooLarge, BadTopic, BadConfig, Exists, BadRecord:
+	case TooLarge, BadTopic, BadConfig, Exists, BadRecord, Gone:
 		return true
 	}
 	return false

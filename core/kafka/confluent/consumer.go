@@ -69,6 +69,7 @@ type consumer struct {
 	fatal   bool
 	topics  []string        // subscribed by name
 	missing map[string]bool // of topics: not there when last asked
+	counts  map[string]int  // partitions of topics when last asked
 
 	// Of Poll only.
 	batch  uint64
@@ -100,6 +101,7 @@ func (Cluster) Consumer(config kafka.ConsumerConfig) (kafka.Consumer, error) {
 	return &consumer{
 		native: native, group: config.Group, log: config.OnLog,
 		slots: map[kafka.Partition]*slot{}, waiting: map[kafka.Partition]bool{}, names: map[string]string{},
+		counts: map[string]int{},
 	}, nil
 }
 
@@ -270,6 +272,13 @@ func (c *consumer) unassign() error {
 		return failure("release", library.ErrorCode(code), C.GoString(why))
 	}
 	return nil
+}
+
+func (c *consumer) Count(topic string) (int, bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	count, known := c.counts[topic]
+	return count, known
 }
 
 func (c *consumer) End(partition kafka.Partition) (int64, bool) {

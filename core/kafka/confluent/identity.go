@@ -39,6 +39,9 @@ func (c *consumer) identities(events *kafka.Events, again []kafka.Position) []ka
 		topic := C.GoString(identity.topic)
 		C.free(unsafe.Pointer(identity.topic))
 		c.presence(events, topic, library.ErrorCode(identity.err))
+		if identity.err == 0 && identity.partitions > 0 {
+			c.counts[topic] = int(identity.partitions)
+		}
 		high, low := int64(identity.high), int64(identity.low)
 		if identity.err != 0 || high == 0 && low == 0 { // or an old broker
 			continue

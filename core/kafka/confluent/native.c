@@ -418,6 +418,9 @@ int prosody_answer(prosody_consumer *c, prosody_identity **identities) {
 			(*identities)[found].err = rd_kafka_error_code(rd_kafka_TopicDescription_error(topics[i]));
 			(*identities)[found].high = id ? rd_kafka_Uuid_most_significant_bits(id) : 0;
 			(*identities)[found].low = id ? rd_kafka_Uuid_least_significant_bits(id) : 0;
+			size_t partitions = 0;
+			rd_kafka_TopicDescription_partitions(topics[i], &partitions);
+			(*identities)[found].partitions = (int32_t)partitions;
 			found++;
 		}
 	}

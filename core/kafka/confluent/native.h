@@ -87,6 +87,7 @@ typedef struct {
 	char *topic;
 	int64_t high, low;
 	int32_t err;
+	int32_t partitions;
 } prosody_identity;
 /* Count of identities (caller frees names and array), or -1 while none came. */
 int prosody_answer(prosody_consumer *c, prosody_identity **identities);

@@ -51,6 +51,8 @@ func Run(t *testing.T, make func(testing.TB) Harness) {
 		{"Refused", refused},
 		{"Flush", flush},
 		{"Admin", admin},
+		{"Reread", reread},
+		{"Count", count},
 	}
 	for _, one := range tests {
 		t.Run(one.name, func(t *testing.T) {

@@ -290,6 +290,16 @@ func (c *Consumer) Release(partitions []kafka.Partition) error {
 	return nil
 }
 
+// Count tells how many partitions a topic has.
+func (c *Consumer) Count(name string) (int, bool) {
+	c.broker.mutex.RLock()
+	defer c.broker.mutex.RUnlock()
+	if topic := c.broker.topics[name]; topic != nil {
+		return len(topic.logs), true
+	}
+	return 0, false
+}
+
 // End tells the end of an assigned partition's log.
 func (c *Consumer) End(partition kafka.Partition) (int64, bool) {
 	c.mutex.Lock()
