@@ -64,7 +64,6 @@ type Client struct {
 	probe    *observe.Probe
 	chain    *mode.Chain
 	abandon  context.CancelFunc // ends a start
-	ended    error              // what Shutdown came to
 }
 
 // closeBudget bounds what is not handlers at the end: what is on its way to the
