@@ -55,6 +55,7 @@ const (
 func (o *Options) cluster() (*gocql.ClusterConfig, error) {
 	cluster := gocql.NewCluster(o.Nodes...)
 	cluster.Consistency = gocql.LocalQuorum
+	cluster.WriteCoalesceWaitTime = 0 // waiting for company triples the time of a lone request
 	cluster.Timeout = patience
 	cluster.ConnectTimeout = patience
 	cluster.ReconnectInterval = time.Second
