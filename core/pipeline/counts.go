@@ -14,6 +14,8 @@ type Counts struct {
 	Unsent      atomic.Int64 // failed attempts to write a dead letter
 	Aborted     atomic.Int64 // events left to the next owner
 	Duplicates  atomic.Int64 // events that were skipped since they were done before
+	Deferred    atomic.Int64 // events put aside, for they failed or others of their key wait
+	Lost        atomic.Int64 // deferred events whose record is not in the log any more
 	Unstored    atomic.Int64 // failed attempts to read or write a key's record
 	Waiting     atomic.Int64 // events that wait for a permit now
 }
@@ -30,6 +32,8 @@ type Snapshot struct {
 	Unsent      int64 `json:"dead_letters_unsent"`
 	Aborted     int64 `json:"aborted"`
 	Duplicates  int64 `json:"duplicates"`
+	Deferred    int64 `json:"deferred"`
+	Lost        int64 `json:"deferred_lost"`
 	Unstored    int64 `json:"store_failures"`
 	Waiting     int64 `json:"waiting"`
 }
@@ -47,6 +51,8 @@ func (c *Counts) Snapshot() Snapshot {
 		Unsent:      c.Unsent.Load(),
 		Aborted:     c.Aborted.Load(),
 		Duplicates:  c.Duplicates.Load(),
+		Deferred:    c.Deferred.Load(),
+		Lost:        c.Lost.Load(),
 		Unstored:    c.Unstored.Load(),
 		Waiting:     c.Waiting.Load(),
 	}

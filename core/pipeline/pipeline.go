@@ -73,6 +73,23 @@ type Invocation struct {
 	// Txn is the attempt's transaction. A layer that returns Success or Deferred leaves
 	// the one to commit, or nil.
 	Txn Txn
+	// Next is set when Event is the head of its key's deferred queue: it is when the one
+	// behind it is to run, in ms. What ends the event takes it off the queue.
+	Next int64
+}
+
+// Begin starts a transaction for the event.
+func (i *Invocation) Begin() *entity.Txn {
+	if i.Next == 0 {
+		return i.Entity.Begin(i.Event)
+	}
+	// A timer in the queue is none of the key's timers any more.
+	txn := i.Entity.Begin(nil)
+	txn.Advance()
+	if queue := txn.Queue(); queue.Head != queue.Tail {
+		txn.Retry(i.Next, 0)
+	}
+	return txn
 }
 
 // Txn is what a host may change of the event's key. Changes become durable with the

@@ -18,7 +18,7 @@ func New(next pipeline.Handler) pipeline.Handler {
 		if invocation.Entity == nil {
 			return next.Handle(ctx, invocation)
 		}
-		txn := invocation.Entity.Begin(invocation.Event)
+		txn := invocation.Begin()
 		invocation.Txn = txn
 		defer func() {
 			txn.Seal()

@@ -113,10 +113,10 @@ func (d *durable) end(invocation *pipeline.Invocation, outcome pipeline.Outcome)
 func (d *durable) commit(invocation *pipeline.Invocation) error {
 	txn, begun := invocation.Txn.(*entity.Txn)
 	if !begun || txn == nil {
-		if !d.Dedup && invocation.Event.Kind != event.Timer {
+		if !d.Dedup && invocation.Event.Kind != event.Timer && invocation.Next == 0 {
 			return nil
 		}
-		txn = invocation.Entity.Begin(invocation.Event)
+		txn = invocation.Begin()
 		invocation.Txn = txn
 	}
 	if !d.Dedup && invocation.Event.Kind != event.Timer && !txn.Dirty() {
