@@ -54,6 +54,9 @@ func TestFirstTouchOfAFullKey(t *testing.T) {
 		assert.True(t, w.seen(again, w.named(name, "x")))
 		assert.False(t, w.seen(again, w.named(name, "y")))
 		assert.LessOrEqual(t, w.store.Reads(), 3+int(many/1000), "root, timers by page, ids")
+		if many <= 64 {
+			assert.Equal(t, map[string]int{"Root": 1, "Get": 1, "Scan": 1}, w.store.Calls(), "a scan would meet what is deleted")
+		}
 		w.handle(again, w.message(name), func(txn *entity.Txn) { schedule(t, txn, want[0]) })
 		assert.Zero(t, w.store.Calls()["AddHint"], "the hint is known to be there")
 	}

@@ -351,3 +351,80 @@ func TestALargeChangeGoesOnWhereItFailed(t *testing.T) {
 	assert.Equal(t, []int{20, 0}, []int{cells, chunks})
 	assert.True(t, w.seen(w.keeper().Assign(home), of))
 }
+
+func TestAnEndedLeaseSettlesNothing(t *testing.T) {
+	w := newWorld(t, store.Limits{MaxBatch: 4096, MaxValue: 1024})
+	lease := w.keeper().Assign(home)
+	e := w.open(lease, "a")
+	defer e.Close()
+	txn := e.Begin(nil)
+	large(txn, t, 20, 500)
+	calls := 0
+	w.memory.Fail(func(op string, _ store.Key) error {
+		if calls++; op == "Apply" && calls > 6 {
+			return errDown
+		}
+		return nil
+	})
+	assert.Error(t, txn.Commit(t.Context(), entity.Mark{}))
+	txn.Discard()
+	w.memory.Fail(nil)
+	lease.End()
+	w.store.Reset()
+	_, err := e.Queue(t.Context())
+	assert.Equal(t, fault.Revoked, fault.Of(err))
+	assert.Zero(t, w.store.Writes())
+}
+
+func TestTwoChangesOfAQueue(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	e := w.open(w.keeper().Assign(home), "a")
+	defer e.Close()
+	one, two := e.Begin(nil), e.Begin(nil)
+	for _, txn := range []*entity.Txn{one, two} {
+		_, err := txn.Append([]byte("x"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, one.Commit(t.Context(), entity.Mark{}))
+	assert.Equal(t, fault.Internal, fault.Of(two.Commit(t.Context(), entity.Mark{})), "it would take the other's place")
+	two.Discard()
+	queue, err := e.Queue(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, queue.Tail)
+}
+
+func TestAMarkDuringAWrite(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	k := w.keeper()
+	lease := k.Assign(home)
+	first, second := w.message("a"), w.named("a", "x")
+	w.handle(lease, first, nil)
+	w.memory.Fail(func(op string, _ store.Key) error {
+		if op == "Apply" {
+			w.memory.Fail(nil)
+			w.handle(lease, second, nil)
+		}
+		return nil
+	})
+	assert.Empty(t, w.flush(k, home))
+	_, _, behind := k.Stats()
+	assert.Equal(t, 1, behind)
+	assert.Empty(t, w.flush(k, home))
+	assert.True(t, w.seen(w.keeper().Assign(home), second))
+}
+
+func TestWhatEndsByItself(t *testing.T) {
+	w := newWorld(t, store.Limits{Retention: 48 * time.Hour})
+	k := w.keeper()
+	lease := k.Assign(home)
+	light, heavy := w.message("a"), w.message("b")
+	w.handle(lease, light, nil)
+	w.handle(lease, heavy, func(txn *entity.Txn) { schedule(t, txn, 1) })
+	assert.Empty(t, w.flush(k, home))
+	w.clock.Advance(47 * time.Hour)
+	assert.True(t, w.seen(w.keeper().Assign(home), light))
+	w.clock.Advance(time.Hour)
+	assert.False(t, w.seen(w.keeper().Assign(home), light))
+	assert.True(t, w.seen(w.keeper().Assign(home), heavy), "what is scheduled never ends by itself")
+	assert.Equal(t, []int64{1}, w.timers(w.keeper().Assign(home), "b"))
+}

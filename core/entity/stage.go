@@ -96,10 +96,9 @@ func (r *record) carry(ctx context.Context, d *draft) error {
 
 // settle ends a change that somebody has left under way, and makes the root follow.
 func (r *record) settle(ctx context.Context, lease *Lease, root *root, last int64) error {
-	if err := lease.enter(); err != nil {
-		return err
+	if lease.finished() { // a fenced one may still flush, and has to read for that
+		return revoked(lease)
 	}
-	defer lease.leave()
 	k := r.keeper
 	now := k.options.Clock.Now()
 	name := fmt.Sprintf("%016x", root.stage.id)
