@@ -105,7 +105,7 @@ wheel: build ## build/dist: a Python wheel that carries both libraries
 gem: build ## build/dist: a Ruby gem that carries both libraries
 	scripts/package.sh gem
 
-install: build ## header, both libraries and prosody.pc below PREFIX (and DESTDIR)
+install: build ## headers, both libraries and prosody.pc below PREFIX (and DESTDIR)
 	scripts/install.sh "$(PREFIX)"
 
 uninstall: ## remove what install put there

@@ -7,6 +7,7 @@
 #include "shim.h"
 
 #define LARGEST ((size_t)1 << 30)
+#define FURTHEST ((int64_t)100 * 366 * 24 * 3600 * 1000)
 
 static prosody_status refuse(prosody_error *error, prosody_status status, const char *text) {
   size_t size = 0;
@@ -325,6 +326,59 @@ prosody_status prosody_should_cancel(uint64_t invocation) {
   prosody_error *error = NULL;
   ENTER(error);
   return goShouldCancel(invocation);
+}
+
+/* ---- Timers --------------------------------------------------------------------------------- */
+
+#define FLAGS(known) NEED((flags & ~(uint32_t)(known)) == 0, "flags: no such flag")
+
+#define SECOND()                                                                                   \
+  do {                                                                                             \
+    if (second < 0 || second > UINT32_MAX)                                                         \
+      return refuse(error, PROSODY_ERR_INVALID, "Invalid time: Time is out of range");             \
+  } while (0)
+
+prosody_status prosody_timer_schedule(uint64_t invocation, prosody_queue *queue, uint64_t tag,
+                                      int64_t second, uint32_t flags, prosody_error *error) {
+  ENTER(error);
+  FLAGS(PROSODY_TIMER_CLEAR | PROSODY_TIMER_IMMEDIATE);
+  SECOND();
+  return goTimerSchedule(invocation, RAW(queue), tag, second, flags, error);
+}
+
+prosody_status prosody_timer_unschedule(uint64_t invocation, prosody_queue *queue, uint64_t tag,
+                                        int64_t second, uint32_t flags, prosody_error *error) {
+  ENTER(error);
+  FLAGS(PROSODY_TIMER_IMMEDIATE);
+  SECOND();
+  return goTimerUnschedule(invocation, RAW(queue), tag, second, flags, error);
+}
+
+prosody_status prosody_timer_clear(uint64_t invocation, prosody_queue *queue, uint64_t tag,
+                                   uint32_t flags, prosody_error *error) {
+  ENTER(error);
+  FLAGS(PROSODY_TIMER_IMMEDIATE);
+  return goTimerClear(invocation, RAW(queue), tag, flags, error);
+}
+
+prosody_status prosody_timer_list(uint64_t invocation, prosody_queue *queue, uint64_t tag,
+                                  int64_t *seconds, size_t capacity, size_t *count,
+                                  prosody_error *error) {
+  ENTER(error);
+  HANDLE(queue);
+  NEED(count != NULL, "count: NULL");
+  NEED(seconds != NULL || capacity == 0, "seconds: NULL with a capacity");
+  if (capacity > LARGEST / sizeof *seconds) capacity = LARGEST / sizeof *seconds;
+  return goTimerList(invocation, RAW(queue), tag, capacity ? seconds : NULL, capacity, count,
+                     error);
+}
+
+/* ---- Mock mode ------------------------------------------------------------------------------ */
+
+prosody_status prosody_mock_advance(int64_t milliseconds, prosody_error *error) {
+  ENTER(error);
+  NEED(milliseconds >= 0 && milliseconds <= FURTHEST, "milliseconds: not within 0 and 100 years");
+  return goMockAdvance(milliseconds, error);
 }
 
 /* ---- Topics --------------------------------------------------------------------------------- */

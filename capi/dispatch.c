@@ -42,6 +42,28 @@ static void decode(const prosody_record *record, prosody_message *out) {
   text_of(at, m->headers_size, &out->headers);
 }
 
+static void decode_timer(const prosody_record *record, prosody_timer *out) {
+  const prosody_timer_record *t = (const prosody_timer_record *)record;
+  out->invocation = t->head.token;
+  out->second = t->second;
+  out->partition = t->partition;
+  out->retry = t->retry;
+  out->flags = t->head.flags;
+  out->reserved = 0;
+  const char *at = text_of((const char *)(t + 1), t->topic_size, &out->topic);
+  at = text_of(at, t->key_size, &out->key);
+  at = text_of(at, t->trace_size, &out->trace);
+  text_of(at, t->state_size, &out->state);
+}
+
+prosody_status prosody_timer_decode(const prosody_record *record, prosody_timer *out) {
+  if (shim_forked()) return PROSODY_ERR_FORKED;
+  if (record == NULL || out == NULL || record->kind != PROSODY_RECORD_TIMER)
+    return PROSODY_ERR_ARGUMENT;
+  decode_timer(record, out);
+  return PROSODY_OK;
+}
+
 prosody_status prosody_message_decode(const prosody_record *record, prosody_message *out) {
   if (shim_forked()) return PROSODY_ERR_FORKED;
   if (record == NULL || out == NULL) return PROSODY_ERR_ARGUMENT;
@@ -76,7 +98,8 @@ static void fail(const prosody_record *record, const char *why) {
 }
 
 static int is_event(const prosody_record *record) {
-  return record->kind == PROSODY_RECORD_MESSAGE || record->kind == PROSODY_RECORD_EXCISE;
+  return record->kind == PROSODY_RECORD_MESSAGE || record->kind == PROSODY_RECORD_EXCISE ||
+         record->kind == PROSODY_RECORD_TIMER;
 }
 
 static void cleanup(batch *b) {
@@ -99,6 +122,16 @@ static void call_event(const prosody_handler *handler, const prosody_record *rec
   prosody_message event;
   decode(record, &event);
   callback(handler->user_data, &event);
+}
+
+static void call_timer(const prosody_handler *handler, const prosody_record *record) {
+  if (handler->on_timer == NULL) {
+    fail(record, "the host has no on_timer");
+    return;
+  }
+  prosody_timer timer;
+  decode_timer(record, &timer);
+  handler->on_timer(handler->user_data, &timer);
 }
 
 static void call_completion(const prosody_handler *handler, const prosody_record *record) {
@@ -127,6 +160,9 @@ static void call(const prosody_handler *handler, const prosody_record *record) {
   case PROSODY_RECORD_MESSAGE:
   case PROSODY_RECORD_EXCISE:
     call_event(handler, record);
+    break;
+  case PROSODY_RECORD_TIMER:
+    call_timer(handler, record);
     break;
   case PROSODY_RECORD_CANCEL:
     if (handler->on_cancel != NULL)

@@ -13,6 +13,7 @@ import (
 var (
 	_ [C.sizeof_prosody_record]byte            = [record.HeadSize]byte{}
 	_ [C.sizeof_prosody_message_record]byte    = [record.MessageSize]byte{}
+	_ [C.sizeof_prosody_timer_record]byte      = [record.TimerSize]byte{}
 	_ [C.sizeof_prosody_cancel_record]byte     = [record.CancelSize]byte{}
 	_ [C.sizeof_prosody_completion_record]byte = [record.CompletionSize]byte{}
 	_ [C.sizeof_prosody_log_record]byte        = [record.LogSize]byte{}
@@ -20,6 +21,7 @@ var (
 
 	_ [C.PROSODY_RECORD_MESSAGE]byte    = [record.KindMessage]byte{}
 	_ [C.PROSODY_RECORD_EXCISE]byte     = [record.KindExcise]byte{}
+	_ [C.PROSODY_RECORD_TIMER]byte      = [record.KindTimer]byte{}
 	_ [C.PROSODY_RECORD_CANCEL]byte     = [record.KindCancel]byte{}
 	_ [C.PROSODY_RECORD_COMPLETION]byte = [record.KindCompletion]byte{}
 	_ [C.PROSODY_RECORD_LOG]byte        = [record.KindLog]byte{}

@@ -23,6 +23,7 @@ import (
 	"prosody/capi/internal/queue"
 	"prosody/capi/internal/record"
 	"prosody/capi/internal/slot"
+	"prosody/core/clock"
 	"prosody/core/kafka/memory"
 )
 
@@ -41,6 +42,7 @@ type state struct {
 	handles  *handle.Table
 	slots    *slot.Table
 	memory   *memory.Registry // the embedded Kafka that mock clients share
+	clock    *clock.Shifted   // of mock clients
 	poisoned atomic.Pointer[string]
 
 	mutex   sync.Mutex
@@ -53,6 +55,7 @@ var library = &state{
 	handles: handle.New(),
 	slots:   slot.New(),
 	memory:  memory.NewRegistry(memory.Settings{}),
+	clock:   clock.NewShifted(),
 	queues:  map[*queue.Queue]struct{}{},
 	clients: map[*peer]struct{}{},
 }

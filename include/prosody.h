@@ -1,7 +1,8 @@
 /*
  * Prosody: a Kafka client for services that keep state per key.
  *
- * This header is the contract and the reference manual of the C ABI, version 1.
+ * This header is the contract and the reference manual of the C ABI, version 1. It includes its
+ * parts, prosody/timer.h and prosody/callback.h.
  *
  * How it works. The library never calls the host. All that reaches the host comes out of a queue,
  * which the host reads on a thread of its own: records to handle, answers to asynchronous calls,
@@ -85,7 +86,7 @@ enum {
 
   /* 400: permanent, trying again is pointless */
   PROSODY_ERR_TOO_LARGE = 400,
-  PROSODY_ERR_INVALID = 401, /* a key, topic name or payload is not allowed */
+  PROSODY_ERR_INVALID = 401, /* a key, topic name, payload or time is not allowed */
   PROSODY_ERR_EXISTS = 402   /* the topic exists already */
 };
 
@@ -166,13 +167,14 @@ typedef struct prosody_queue prosody_queue;
 enum {
   PROSODY_RECORD_MESSAGE = 1,
   PROSODY_RECORD_EXCISE = 2,
+  PROSODY_RECORD_TIMER = 3,
   PROSODY_RECORD_CANCEL = 4,
   PROSODY_RECORD_COMPLETION = 5,
   PROSODY_RECORD_LOG = 6,
   PROSODY_RECORD_FATAL = 7
 };
 
-/* Flags of a message or excise record. */
+/* Flags of a message, excise or timer record. */
 enum {
   PROSODY_FLAG_FAILURE = 1, /* this attempt follows a failure */
   PROSODY_FLAG_RESPONSE = 2 /* the sender waits for a response */
@@ -269,78 +271,6 @@ PROSODY_API prosody_status prosody_queue_wake(prosody_queue *queue);
 
 /* Frees a queue. Its open invocations fail and come again; later records for it are dropped. */
 PROSODY_API void prosody_queue_destroy(prosody_queue *queue);
-
-/* ---- Callbacks, for C ------------------------------------------------------------------------ */
-/* A message or excise record, decoded. It lives as long as the callback. */
-typedef struct prosody_message {
-  uint64_t invocation;
-  int64_t offset;
-  int64_t timestamp_ms;
-  int32_t partition;
-  uint32_t retry;
-  uint32_t flags;
-  uint32_t headers_count;
-  prosody_bytes topic;
-  prosody_bytes key;
-  prosody_bytes payload;
-  prosody_bytes source;
-  prosody_bytes trace;
-  prosody_bytes state;
-  prosody_bytes headers; /* packed; read them with prosody_message_header */
-} prosody_message;
-
-/* The end of an asynchronous call, decoded. */
-typedef struct prosody_completion {
-  uint64_t tag;
-  prosody_status status;
-  int32_t category;
-  int64_t value;
-  int64_t extra;
-  prosody_bytes text;
-  prosody_bytes data;
-} prosody_completion;
-
-/* A line of the log, decoded. */
-typedef struct prosody_log {
-  int64_t time_ns;
-  int32_t level;
-  uint32_t reserved;
-  prosody_bytes target;
-  prosody_bytes text;
-  prosody_bytes fields;
-} prosody_log;
-
-/* What prosody_queue_dispatch calls, on the thread that called it. A callback may be NULL: then a
-   message or excise record fails and comes again; others are dropped. It may call any function. */
-typedef struct prosody_handler {
-  uint32_t size;  /* sizeof(prosody_handler) */
-  uint32_t limit; /* of records for one dispatch; 0: as many as wait */
-  void *user_data;
-  void (*on_message)(void *user_data, const prosody_message *message);
-  void (*on_excise)(void *user_data, const prosody_message *message);
-  void (*on_cancel)(void *user_data, uint64_t invocation, int32_t reason);
-  void (*on_completion)(void *user_data, const prosody_completion *completion);
-  void (*on_log)(void *user_data, const prosody_log *line);
-  void (*on_fatal)(void *user_data, prosody_bytes text);
-} prosody_handler;
-
-/* Polls once and calls back for each record; *count, which may be NULL, tells how many. timeout_ms
-   is that of prosody_queue_poll. With several threads, or handlers that take long, set a small
-   limit: a record waits for those before it. A C++ exception may leave a callback: the messages
-   behind it fail and are delivered again, its other records are lost. Never longjmp out of one. */
-PROSODY_API prosody_status prosody_queue_dispatch(prosody_queue *queue,
-                                                  const prosody_handler *handler,
-                                                  int32_t timeout_ms, uint32_t *count,
-                                                  prosody_error *error);
-
-/* Decodes a packed record of the kind message or excise; the result points into it. */
-PROSODY_API prosody_status prosody_message_decode(const prosody_record *record,
-                                                  prosody_message *out);
-
-/* Gives the header at an index: PROSODY_ERR_ARGUMENT beyond the last. The order is that of the
-   record; names may repeat; a value may be null. */
-PROSODY_API prosody_status prosody_message_header(const prosody_message *message, uint32_t index,
-                                                  prosody_bytes *name, prosody_bytes *value);
 
 /* ---- Client ---------------------------------------------------------------------------------- */
 /* Asynchronous calls take a queue and a tag, and return PROSODY_PENDING when they have begun. Then
@@ -493,6 +423,15 @@ PROSODY_API prosody_status prosody_admin_delete_topic(prosody_admin *admin, pros
 
 /* Frees an admin client. */
 PROSODY_API void prosody_admin_destroy(prosody_admin *admin);
+
+/* ---- Mock mode ------------------------------------------------------------------------------- */
+/* Moves the clock of all clients in mock mode forward, for tests: timers, retries, time-outs and
+   lifetimes that become due do so now. It flows on from there. Stamps of records stay real. */
+PROSODY_API prosody_status prosody_mock_advance(int64_t milliseconds, prosody_error *error);
+
+/* ---- Parts ----------------------------------------------------------------------------------- */
+#include "prosody/timer.h"
+#include "prosody/callback.h"
 
 #ifdef __cplusplus
 }

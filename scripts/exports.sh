@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Prints the names of the functions that include/prosody.h declares, one a line, sorted.
-# The header is the only list of what libprosody.so exports: the version script and the
+# exports.sh [FOLDER]: prints the names of the functions that prosody.h and its parts declare
+# (below include), one a line, sorted. The headers are the only list of what libprosody.so exports: the version script and the
 # symbol check both start here. A public declaration begins with PROSODY_API.
 set -euo pipefail
 
-header=${1:-$(dirname -- "$0")/../include/prosody.h}
+folder=${1:-$(dirname -- "$0")/../include}
 
 names=$(perl -0777 -ne '
   s{/\*.*?\*/}{ }gs;                          # comments
   s{//[^\n]*}{}g;
   s{^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*$}{}mg;     # preprocessor lines
   print "$1\n" while /\bPROSODY_API\b[^;{}()]*?\b(prosody_\w+)\s*\(/g;
-' -- "$header" | LC_ALL=C sort -u)
+' -- "$folder"/prosody.h "$folder"/prosody/*.h | LC_ALL=C sort -u)
 
-[[ -n $names ]] || { echo "exports: no PROSODY_API function in $header" >&2; exit 1; }
+[[ -n $names ]] || { echo "exports: no PROSODY_API function in $folder" >&2; exit 1; }
 printf '%s\n' "$names"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install.sh [--remove] PREFIX: the header, both libraries and prosody.pc, below DESTDIR.
+# install.sh [--remove] PREFIX: the headers, both libraries and prosody.pc, below DESTDIR.
 set -euo pipefail
 
 remove=
@@ -8,16 +8,18 @@ prefix=${1:?a folder to install to}
 [[ $prefix == /* ]] || { echo "install: PREFIX must be absolute, not '$prefix'" >&2; exit 2; }
 cd -- "$(dirname -- "$0")/.."
 to=${DESTDIR:-}$prefix
-files=(include/prosody.h lib/libprosody.so lib/libprosody.so.1 lib/libprosody-rdkafka.so.1
+files=(include/prosody.h include/prosody/*.h lib/libprosody.so lib/libprosody.so.1 lib/libprosody-rdkafka.so.1
        lib/pkgconfig/prosody.pc)
 
 if [[ $remove ]]; then
   for file in "${files[@]}"; do rm -f -- "$to/$file"; done
+  rmdir --ignore-fail-on-non-empty -- "$to/include/prosody" 2>/dev/null || true
   exit
 fi
 
-install -d "$to/include" "$to/lib/pkgconfig"
+install -d "$to/include/prosody" "$to/lib/pkgconfig"
 install -m 644 include/prosody.h "$to/include/"
+install -m 644 include/prosody/*.h "$to/include/prosody/"
 install -m 755 build/lib/libprosody.so build/lib/libprosody-rdkafka.so.1 "$to/lib/"
 ln -sfn libprosody.so "$to/lib/libprosody.so.1"
 scripts/pkgconfig.sh "$prefix" "$prefix/include" "$prefix/lib" >"$to/lib/pkgconfig/prosody.pc"

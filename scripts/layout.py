@@ -1,10 +1,12 @@
-"""Prints what a compiled program relies on: constants, struct layouts and functions of include/prosody.h.
+"""Prints what a compiled program relies on: constants, struct layouts and functions of include/prosody.h
+and its parts.
 
 With a snapshot (include/prosody.abi) as second argument it compares instead: what the snapshot has
 must be there still. New things are fine, and a struct that starts with its own size may grow.
 Sizes and offsets come from the C compiler, on a 64-bit machine.
 """
 
+import glob
 import os
 import re
 import subprocess
@@ -52,8 +54,11 @@ def program(text: str) -> str:
 
 def facts(header: str) -> list[str]:
     """Every line that a compiled program relies on."""
-    with open(header, encoding="utf-8") as file:
-        text = declarations(file.read())
+    parts = sorted(glob.glob(os.path.join(os.path.splitext(header)[0], "*.h")))
+    text = ""
+    for part in [header, *parts]:
+        with open(part, encoding="utf-8") as file:
+            text += declarations(file.read())
     with tempfile.TemporaryDirectory() as folder:
         source, binary = os.path.join(folder, "layout.c"), os.path.join(folder, "layout")
         with open(source, "w", encoding="utf-8") as file:

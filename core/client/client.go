@@ -37,6 +37,8 @@ type Deps struct {
 	Memory *memory.Registry // the embedded Kafka of mock mode
 	Log    *slog.Logger
 	Clock  clock.Clock // nil: the real one
+	// Fault, when set, hears of a fault of Prosody itself.
+	Fault func(err error)
 }
 
 // phase is the life of a client in finer steps than State.

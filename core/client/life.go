@@ -77,6 +77,7 @@ func (c *Client) start(ctx context.Context, host Host) (*consumer.Consumer, *obs
 		ShutdownTimeout: settings.ShutdownTimeout,
 		StallThreshold:  settings.StallThreshold,
 		Clock:           c.deps.Clock,
+		Fault:           c.deps.Fault,
 		Log:             c.target("prosody.consumer"),
 		Handler:         chain,
 		Decode:          event.Decode,

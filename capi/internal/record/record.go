@@ -14,13 +14,14 @@ import (
 const (
 	KindMessage    = 1
 	KindExcise     = 2
+	KindTimer      = 3
 	KindCancel     = 4
 	KindCompletion = 5
 	KindLog        = 6
 	KindFatal      = 7
 )
 
-// Flags of a message or excise record.
+// Flags of a message, excise or timer record.
 const (
 	FlagFailure  = 1
 	FlagResponse = 2
@@ -30,6 +31,7 @@ const (
 const (
 	HeadSize       = 16
 	MessageSize    = 72
+	TimerSize      = 48
 	CancelSize     = 24
 	CompletionSize = 48
 	LogSize        = 40
@@ -88,6 +90,9 @@ type Message struct {
 func (m Message) Size() int {
 	e := m.Event
 	trace, state := context(e)
+	if e.Kind == event.Timer {
+		return padded(TimerSize + len(e.Topic) + len(e.Key) + len(trace) + len(state))
+	}
 	size := MessageSize + len(e.Topic) + len(e.Key) + len(e.Payload) + len(trace) + len(state)
 	if e.HasSource {
 		size += len(e.Source)
@@ -101,6 +106,10 @@ func (m Message) Size() int {
 // Encode fills buffer, whose length is Size.
 func (m Message) Encode(buffer []byte, token uint64) {
 	e := m.Event
+	if e.Kind == event.Timer {
+		m.timer(buffer, token)
+		return
+	}
 	kind, flags := uint16(KindMessage), uint16(0)
 	if e.Kind == event.Excise {
 		kind = KindExcise
@@ -159,6 +168,32 @@ func (m Message) Encode(buffer []byte, token uint64) {
 	native.PutUint32(buffer[64:], uint32(at-start))
 	native.PutUint32(buffer[68:], uint32(len(e.Headers)))
 	clear(buffer[at:])
+}
+
+// timer is Encode for a timer.
+func (m Message) timer(buffer []byte, token uint64) {
+	e := m.Event
+	flags := uint16(0)
+	if m.Failure {
+		flags |= FlagFailure
+	}
+	head(buffer, KindTimer, flags, token)
+	native.PutUint64(buffer[16:], uint64(e.Timestamp/1000))
+	native.PutUint32(buffer[24:], uint32(e.Partition))
+	native.PutUint32(buffer[28:], m.Retry)
+	trace, state := context(e)
+	native.PutUint32(buffer[32:], uint32(len(e.Topic)))
+	native.PutUint32(buffer[36:], uint32(len(e.Key)))
+	native.PutUint32(buffer[40:], length(trace))
+	native.PutUint32(buffer[44:], length(state))
+	fill(buffer, TimerSize, e.Topic, e.Key, string(trace), string(state))
+}
+
+func length(data []byte) uint32 {
+	if data == nil {
+		return null
+	}
+	return uint32(len(data))
 }
 
 // context finds the trace context among the headers; nil when there is none.

@@ -28,7 +28,7 @@ func (h *Host) Handle(ctx context.Context, invocation *pipeline.Invocation) pipe
 		Event:   invocation.Event,
 		Retry:   invocation.Demand.Retry,
 		Failure: invocation.Demand.Failure,
-	})
+	}, invocation.Txn)
 	defer h.Table.give(slot)
 	if !h.Queue.Push(slot) {
 		return failure(destroyed)

@@ -59,6 +59,10 @@ type Slot struct {
 	message record.Message
 	outcome pipeline.Outcome
 	done    chan struct{} // one token when outcome is set
+
+	mutex sync.Mutex
+	txn   pipeline.Txn   // while the invocation is open
+	loans sync.WaitGroup // calls that use it
 }
 
 // Verdict is what the table knows of a token.
@@ -110,6 +114,26 @@ func (t *Table) Check(token uint64) Verdict {
 	return verdict
 }
 
+// Lend gives the transaction of an invocation, which may be nil, to a call. The
+// invocation does not end before the call has returned it.
+func (t *Table) Lend(token uint64) (*Slot, pipeline.Txn, Verdict) {
+	slot := t.find(token)
+	if slot == nil {
+		return nil, nil, Unknown
+	}
+	slot.mutex.Lock()
+	defer slot.mutex.Unlock()
+	_, verdict := slot.judge(token)
+	if verdict != Live && verdict != Stopped {
+		return nil, nil, verdict
+	}
+	slot.loans.Add(1)
+	return slot, slot.txn, verdict
+}
+
+// Return ends what Lend began.
+func (s *Slot) Return() { s.loans.Done() }
+
 // Fail ends the invocations that came out of a queue, or all for nil, as transient.
 func (t *Table) Fail(of *queue.Queue, text string) {
 	for i := range t.shards {
@@ -143,10 +167,11 @@ func (s *Slot) fail(of *queue.Queue, text string) {
 }
 
 // take gives a slot for an event.
-func (t *Table) take(q *queue.Queue, message record.Message) *Slot {
+func (t *Table) take(q *queue.Queue, message record.Message, txn pipeline.Txn) *Slot {
 	number := t.turn.Add(1) % shards
 	slot := t.shards[number].take(number)
 	slot.message = message
+	slot.hold(txn)
 	slot.queue.Store(q)
 	word := slot.word.Load()
 	slot.word.Store(word&^(1<<stateBits-1) | queued)
@@ -154,8 +179,17 @@ func (t *Table) take(q *queue.Queue, message record.Message) *Slot {
 	return slot
 }
 
-// give takes a slot back. Its token is settled from now on.
+// hold sets the transaction that calls may use.
+func (s *Slot) hold(txn pipeline.Txn) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.txn = txn
+}
+
+// give takes a slot back, once no call uses it. Its token is settled from now on.
 func (t *Table) give(slot *Slot) {
+	slot.hold(nil)
+	slot.loans.Wait()
 	slot.message = record.Message{}
 	slot.outcome = pipeline.Outcome{}
 	slot.queue.Store(nil)
