@@ -169,6 +169,29 @@ async def test_collected_client_is_shut_down(options: dict[str, Any], unique: st
     await eventually(lambda: not core.handle, "the native client to be freed")
 
 
+def test_client_dropped_with_its_loop(options: dict[str, Any], unique: str) -> None:
+    """A client that goes while its loop ends is shut down all the same."""
+    cores: list[Any] = []
+
+    async def fail(context: Any, message: Any) -> None:
+        raise ValueError("again and again, so that the shutdown takes its time")
+
+    async def main() -> None:
+        client = await ProsodyClient.create(**options | {"shutdown_timeout": 2.0})
+        cores.append(client._core)
+        handler = Recorder(fail)
+        await client.subscribe(handler)
+        await client.send(unique, "k", 1)
+        await eventually(lambda: handler.events, "the event")
+
+    asyncio.run(main())
+    gc.collect()
+    runtime.current().limbo.wait(20)
+    assert cores[0].ended
+    assert not cores[0].handle
+    assert cores[0] not in runtime.current().cores
+
+
 async def test_unused_client_is_collected(options: dict[str, Any]) -> None:
     client = await ProsodyClient.create(**options)
     core = client._core

@@ -142,6 +142,20 @@ def test_exits_end_the_loop_after_the_outcome(error: BaseException, late: bool) 
     loop.close()
 
 
+async def test_a_batch_goes_on_after_an_exception() -> None:
+    """Whatever one record raises in the reader, those behind it are handled."""
+    rig = Rig(Script())
+
+    def refuse(text: str) -> None:
+        raise RuntimeError(text)
+
+    rig.process.poison = refuse
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    rig.put(fake.message(1), fake.fatal("x"), fake.message(2), fake.fatal("y"), fake.message(3))
+    rig.put(fake.message(4))
+    assert [outcome[0] for outcome in await rig.outcomes(4)] == [1, 2, 3, 4]
+
+
 async def test_wrong_handler_signature_is_a_failure() -> None:
     class Wrong(Script):
         async def on_message(self) -> None:  # type: ignore[override]
