@@ -1,9 +1,10 @@
 // Package mode owns the composition of the middleware: one chain for each mode.
 //
-//	pipeline:    log, durable, retry without limit, cancel, schedule, timeout, attempt, guard, host
-//	low-latency: log, durable, deadletter, retry with a limit, cancel, schedule, …
-//	best-effort: log, durable, cancel, schedule, …
+//	pipeline:    log, durable, retry without limit, deferral, monopoly, cancel, schedule, timeout, gate, attempt, guard, host
+//	low-latency: log, durable, deferral, deadletter, retry with a limit, cancel, schedule, timeout, attempt, …
+//	best-effort: log, durable, deferral, cancel, schedule, …
 //
+// Only in pipeline mode an event is deferred; the others work off what was deferred before.
 // Retries are outside of the permit, so that a wait between two attempts holds none.
 // The time-out is inside of it, so that waiting for a permit does not count.
 package mode
@@ -16,13 +17,17 @@ import (
 	"prosody/core/clock"
 	"prosody/core/event"
 	"prosody/core/fault"
+	"prosody/core/kafka"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/attempt"
 	"prosody/core/pipeline/cancel"
 	"prosody/core/pipeline/deadletter"
+	"prosody/core/pipeline/deferral"
 	"prosody/core/pipeline/durable"
+	"prosody/core/pipeline/gate"
 	"prosody/core/pipeline/guard"
 	"prosody/core/pipeline/log"
+	"prosody/core/pipeline/monopoly"
 	"prosody/core/pipeline/retry"
 	"prosody/core/pipeline/schedule"
 	"prosody/core/pipeline/timeout"
@@ -53,6 +58,14 @@ type Options struct {
 	MaxRetryDelay time.Duration
 
 	Schedule schedule.Options // Clock and Counts are filled in
+
+	// Of pipeline mode. Read is needed in all modes that have a store.
+	Defer    bool
+	Base     time.Duration // of the waits of deferred events
+	Most     time.Duration
+	Gate     gate.Options      // Clock is filled in
+	Monopoly *monopoly.Options // nil: no limit; Clock and Log are filled in
+	Read     func(ctx context.Context, at kafka.Partition, offset int64) (*kafka.Record, error)
 
 	FailureTopic string // empty: no dead letters; low-latency mode needs one
 	Group        string
@@ -87,25 +100,39 @@ func New(o Options) (*Chain, error) {
 	}
 	o.Schedule.Clock, o.Schedule.Counts = o.Clock, c.Counts
 	c.scheduler = schedule.New(o.Schedule)
-	c.timeouts = timeout.New(attempt.New(guard.New(o.Host, c.Counts)),
+	o.Gate.Clock = o.Clock
+	doors := gate.New(o.Gate)
+	c.timeouts = timeout.New(doors.Wrap(attempt.New(guard.New(o.Host, c.Counts))),
 		timeout.Options{After: o.Timeout, Clock: o.Clock, Counts: c.Counts, Log: o.Log})
 	once := cancel.New(c.scheduler.Wrap(c.timeouts))
 
-	repeat := func(limit int) pipeline.Handler {
-		return retry.New(once, retry.Options{
+	repeat := func(next pipeline.Handler, limit int) pipeline.Handler {
+		return retry.New(next, retry.Options{
 			Backoff: backoff, Limit: limit, Clock: o.Clock, Counts: c.Counts, Log: o.Log,
+		})
+	}
+	queued := func(next pipeline.Handler) pipeline.Handler {
+		return deferral.New(next, deferral.Options{
+			Enabled: o.Defer && o.Mode == Pipeline, Keep: o.Mode == Pipeline, Gate: doors, Base: o.Base, Most: o.Most,
+			Read: o.Read, Letters: c.Letters, Backoff: retry.Backoff{Base: storeBase, Max: storeDelay},
+			Clock: o.Clock, Counts: c.Counts, Log: o.Log,
 		})
 	}
 	switch o.Mode {
 	case Pipeline:
-		c.handler = repeat(retry.Unlimited)
+		if o.Monopoly != nil {
+			share := *o.Monopoly
+			share.Clock, share.Log = o.Clock, o.Log
+			once = monopoly.New(share).Wrap(once)
+		}
+		c.handler = repeat(queued(once), retry.Unlimited)
 	case LowLatency:
 		if c.Letters == nil {
 			return nil, fault.New(fault.Config, "failure_topic: must be set in mode low-latency")
 		}
-		c.handler = byKind(c.Letters.Wrap(repeat(max(o.MaxRetries, 0))), repeat(retry.Unlimited))
+		c.handler = queued(byKind(c.Letters.Wrap(repeat(once, max(o.MaxRetries, 0))), repeat(once, retry.Unlimited)))
 	case BestEffort:
-		c.handler = once
+		c.handler = queued(once)
 	default:
 		return nil, fault.New(fault.Config, "mode: %q is none of %s, %s, %s", o.Mode, Pipeline, LowLatency, BestEffort)
 	}
