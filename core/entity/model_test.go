@@ -7,7 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,17 +70,31 @@ type machine struct {
 // faulty fails writes at random, before or after they happen.
 type faulty struct {
 	store.Store
+	mutex  sync.Mutex
 	random *rand.Rand
 	rate   float64
 	lost   int
 }
 
+// Limits are small, so that large changes are frequent.
+func (f *faulty) Limits() store.Limits { return store.Limits{MaxBatch: 4096, MaxValue: 2048} }
+
+func (f *faulty) draw() (fails, lost bool) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	fails = f.random.Float64() < f.rate
+	if lost = fails && f.random.IntN(2) == 0; lost {
+		f.lost++
+	}
+	return fails, lost
+}
+
 func (f *faulty) trouble(call func() error) error {
-	if f.random.Float64() >= f.rate {
+	fails, lost := f.draw()
+	if !fails {
 		return call()
 	}
-	if f.random.IntN(2) == 0 {
-		f.lost++
+	if lost {
 		if err := call(); err != nil {
 			return err
 		}
@@ -99,7 +113,7 @@ func (f *faulty) AddHint(ctx context.Context, shard store.Shard, slab store.Slab
 func newMachine(t *testing.T, inner store.Store, group string, seed uint64, now clock.Clock, advance func(time.Duration)) *machine {
 	random := rand.New(rand.NewPCG(seed, 1))
 	m := &machine{
-		t: t, random: random, faulty: &faulty{Store: inner, random: random, rate: 0.1}, clock: now, advance: advance,
+		t: t, random: random, faulty: &faulty{Store: inner, random: rand.New(rand.NewPCG(seed, 2)), rate: 0.1}, clock: now, advance: advance,
 		group: group, counts: map[string]int{},
 	}
 	for n := range 4 {
@@ -547,7 +561,7 @@ func TestModel(t *testing.T) {
 	total := map[string]int{}
 	for seed := range uint64(seeds) {
 		now := clock.NewManual(time.Unix(1_700_000_000, 0))
-		inner := memory.NewRegistry(memory.Settings{Clock: now, Limits: store.Limits{MaxBatch: 4096, MaxValue: 2048}}).Store("x")
+		inner := memory.NewRegistry(memory.Settings{Clock: now}).Store("x")
 		m := newMachine(t, inner, "g", seed, now, now.Advance)
 		for n := range steps {
 			m.step()
@@ -566,5 +580,3 @@ func TestModel(t *testing.T) {
 		assert.Greater(t, total[what], 10, what)
 	}
 }
-
-var groups atomic.Int64
