@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+from prosody import timers
 from prosody.call import Call
+from prosody.errors import ProsodyError
 from prosody.record import FLAG_FAILURE
+
+if TYPE_CHECKING:
+    from prosody.port import Port
 
 
 class DemandKind(str, enum.Enum):
@@ -27,10 +33,17 @@ class Demand:
 
 
 _FIRST = Demand(DemandKind.NORMAL, 0)
+_OVER = "The context is no longer valid because the event has already been processed"
 
 
 class Context:
-    """The attempt of a handler. It is over when the handler has returned."""
+    """The attempt of a handler. It is over when the handler has returned.
+
+    The timers are those of the event's key; one for a second. Times are datetimes with a time zone,
+    rounded to the nearest second. Changes are seen by `scheduled()` at once and become durable when
+    the handler succeeds; a failed attempt changes nothing. With `immediate=True` a change is
+    durable when the call is done, whatever becomes of the handler.
+    """
 
     __slots__ = (
         "_early",
@@ -38,7 +51,7 @@ class Context:
         "_interrupted",
         "_loop",
         "_over",
-        "_probe",
+        "_port",
         "_retry",
         "_started",
         "_task",
@@ -52,13 +65,13 @@ class Context:
         flags: int,
         retry: int,
         loop: asyncio.AbstractEventLoop,
-        probe: Callable[[int], int],
+        port: Port,
     ) -> None:
         self._token = token
         self._failure = flags & FLAG_FAILURE
         self._retry = retry
         self._loop = loop
-        self._probe = probe
+        self._port = port
         self._interrupted = False
         self._over = False
         self._started = False
@@ -75,7 +88,9 @@ class Context:
 
     def should_cancel(self) -> bool:
         """Whether the handler is to stop. Also answers while the handler blocks the event loop."""
-        return self._interrupted or self._over or self._probe(self._token) != 0
+        if self._interrupted or self._over:
+            return True
+        return bool(self._port.library.should_cancel(self._token))
 
     def on_cancel(self) -> Call[None]:
         """Completes when the handler is to stop, or when the attempt is over."""
@@ -88,6 +103,39 @@ class Context:
             self._waiters = [waiter for waiter in self._waiters if not waiter.done()]
             self._waiters.append(future)
         return Call(future, "on_cancel")
+
+    def schedule(self, time: datetime, *, immediate: bool = False) -> Call[None]:
+        """Has `on_timer` called at a time; at once when it is past."""
+        flags = timers.IMMEDIATE if immediate else 0
+        return self._change("schedule", "timer_schedule", timers.second(time), flags)
+
+    def clear_and_schedule(self, time: datetime, *, immediate: bool = False) -> Call[None]:
+        """Replaces all timers of the key by one."""
+        flags = timers.CLEAR | (timers.IMMEDIATE if immediate else 0)
+        return self._change("clear_and_schedule", "timer_schedule", timers.second(time), flags)
+
+    def unschedule(self, time: datetime, *, immediate: bool = False) -> Call[None]:
+        """Takes a timer back. One that does not exist is no error."""
+        flags = timers.IMMEDIATE if immediate else 0
+        return self._change("unschedule", "timer_unschedule", timers.second(time), flags)
+
+    def clear_scheduled(self, *, immediate: bool = False) -> Call[None]:
+        """Takes all timers of the key back."""
+        flags = timers.IMMEDIATE if immediate else 0
+        return self._change("clear_scheduled", "timer_clear", flags)
+
+    def scheduled(self) -> Call[list[datetime]]:
+        """The times of the key's timers in UTC, ascending, without the one that fires."""
+        if self._over:
+            return self._port.done("scheduled", _refuse)
+        return timers.scheduled(self._port, self._token)
+
+    def _change(self, label: str, function: str, *arguments: int) -> Call[Any]:
+        if self._over:
+            return self._port.done(label, _refuse)
+        return self._port.begin(
+            label, getattr(self._port.library, function), self._token, *arguments
+        )
 
     def _interrupt(self, reason: str) -> None:
         self._interrupted = True
@@ -108,3 +156,7 @@ class Context:
         for waiter in waiters or ():
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _refuse() -> None:
+    raise ProsodyError(_OVER, "PROSODY_ERR_SETTLED", "usage")

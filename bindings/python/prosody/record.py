@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from prosody.message import Header
 
-MESSAGE, EXCISE, CANCEL, COMPLETION, LOG, FATAL = 1, 2, 4, 5, 6, 7
+MESSAGE, EXCISE, TIMER, CANCEL, COMPLETION, LOG, FATAL = 1, 2, 3, 4, 5, 6, 7
 FLAG_FAILURE, FLAG_RESPONSE = 1, 2
 NULL = 0xFFFFFFFF
 
 HEAD = Struct("=IHHQ")
 EVENT = Struct("=IHHQqqiIIIIIIIII")
+TIMING = Struct("=IHHQqiIIIII")
 CANCELLATION = Struct("=IHHQiI")
 COMPLETED = Struct("=IHHQiiqqII")
 LINE = Struct("=IHHQqiIII")

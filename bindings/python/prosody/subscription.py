@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from prosody import codec, errors, native, record
 from prosody.context import Context
 from prosody.handler import EventHandler
-from prosody.message import Draft, ExciseMessage, Message
+from prosody.message import Draft, ExciseMessage, Message, Timer
 from prosody.queue import LoopQueue
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class Subscription(LoopQueue):
         self.active: dict[int, Context] = {}
         self._on_message: Any = handler.on_message
         self._on_excise: Any = handler.on_excise
+        self._on_timer: Any = handler.on_timer
         self._texts: dict[bytes, str] = {}
         self._successes: list[int] = []
         self._failures: list[tuple[int, int, bytes | None, bytes | None]] = []
@@ -86,7 +87,7 @@ class Subscription(LoopQueue):
 
     def handle_batch(self, raw: bytes, end: int) -> None:
         unpack = record.EVENT.unpack_from
-        loop, probe, active = self.loop, self.library.should_cancel, self.active
+        loop, port, active = self.loop, self.port, self.active
         texts, draft, decode, null = self._texts, Draft, codec.decode, record.NULL
         while self.offset < end:
             offset = self.offset
@@ -105,7 +106,7 @@ class Subscription(LoopQueue):
             topic = texts.get(name) or self._text(name)
             start = stop + key_size
             key = raw[stop:start].decode()
-            context = Context(token, flags, retry, loop, probe)
+            context = Context(token, flags, retry, loop, port)
             payload = unreadable = None
             if payload_size != null:
                 stop = start + payload_size
@@ -143,9 +144,22 @@ class Subscription(LoopQueue):
                 self._fail(context, event, _unreadable(unreadable))
                 continue
             active[token] = context
-            task = _start(self._attempt(context, method, event), context, loop)
+            task = _start(self._attempt(context, method, event, asked), context, loop)
             if not context._over:
                 context._task = task
+
+    def _timer(self, raw: bytes, offset: int) -> None:
+        _, _, flags, token, second, _, retry, topic_size, key_size, _, _ = (
+            record.TIMING.unpack_from(raw, offset)
+        )
+        start = offset + record.TIMING.size + topic_size
+        key = raw[start : start + key_size].decode()
+        event = Timer(key, record.moment(second * 1000))
+        context = Context(token, flags, retry, self.loop, self.port)
+        self.active[token] = context
+        task = _start(self._attempt(context, self._on_timer, event, False), context, self.loop)
+        if not context._over:
+            context._task = task
 
     def _text(self, encoded: bytes) -> str:
         if len(self._texts) >= _KNOWN:
@@ -154,7 +168,9 @@ class Subscription(LoopQueue):
         return text
 
     def other(self, kind: int, token: int, raw: bytes, offset: int) -> None:
-        if kind == record.CANCEL:
+        if kind == record.TIMER:
+            self._timer(raw, offset)
+        elif kind == record.CANCEL:
             context = self.active.get(token)
             if context is not None:
                 reason = record.CANCELLATION.unpack_from(raw, offset)[4]
@@ -167,7 +183,7 @@ class Subscription(LoopQueue):
 
     # ---- attempts
 
-    async def _attempt(self, context: Context, method: Any, event: Any) -> None:
+    async def _attempt(self, context: Context, method: Any, event: Any, asked: bool) -> None:
         """Runs the handler once. Whatever it does, the attempt gets an outcome."""
         context._started = True
         try:
@@ -185,7 +201,7 @@ class Subscription(LoopQueue):
                     task.add_done_callback(asyncio.Task.exception)
                 raise
         else:
-            if event.response_requested:
+            if asked:
                 self._respond(context, event, result)
                 return
             token = context._token
@@ -213,16 +229,11 @@ class Subscription(LoopQueue):
         try:
             _log.log(
                 logging.WARNING if expected else logging.ERROR,
-                "message handling failed: %s",
+                "%s handling failed: %s",
+                "timer" if type(event) is Timer else "message",
                 text.decode("utf-8", "replace"),
                 exc_info=None if expected else error,
-                extra={
-                    "topic": event.topic,
-                    "partition": event.partition,
-                    "offset": event.offset,
-                    "key": event.key,
-                    "permanent": permanent,
-                },
+                extra={**_place(event), "permanent": permanent},
             )
         except Exception:
             if logging.raiseExceptions:
@@ -287,7 +298,15 @@ class Subscription(LoopQueue):
             self.flush()
             self.port.subscriptions.discard(self)
             super().close()
-            self._on_message = self._on_excise = None
+            self._on_message = self._on_excise = self._on_timer = None
+
+
+def _place(event: Any) -> dict[str, Any]:
+    """What a log line says about an event."""
+    if type(event) is Timer:
+        return {"key": event.key, "time": event.time}
+    place = {"topic": event.topic, "partition": event.partition, "offset": event.offset}
+    return place | {"key": event.key}
 
 
 def _unreadable(error: BaseException) -> errors.PermanentError:
