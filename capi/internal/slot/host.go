@@ -22,7 +22,7 @@ type Host struct {
 // has never seen it.
 func (h *Host) Handle(ctx context.Context, invocation *pipeline.Invocation) pipeline.Outcome {
 	if text := h.Refuse(); text != "" {
-		return failure(text)
+		return gone(text)
 	}
 	slot := h.Table.take(h.Queue, record.Message{
 		Event:   invocation.Event,
@@ -31,7 +31,7 @@ func (h *Host) Handle(ctx context.Context, invocation *pipeline.Invocation) pipe
 	}, invocation.Txn)
 	defer h.Table.give(slot)
 	if !h.Queue.Push(slot) {
-		return failure(destroyed)
+		return gone(destroyed)
 	}
 	select {
 	case <-slot.done:

@@ -96,7 +96,7 @@ func TestAQueuedInvocationIsUnknown(t *testing.T) {
 		guess := uint64(1)<<32 | uint64(f.table.turn.Load()%shards) // the first place of the shard
 		assert.Equal(t, Unknown, f.table.Complete(guess, success()))
 		f.queue.Close()
-		assert.Equal(t, pipeline.Transient, (<-f.ends).Class)
+		assert.Equal(t, pipeline.Aborted, (<-f.ends).Class)
 	})
 }
 
@@ -165,7 +165,7 @@ func TestADestroyedQueueFailsItsInvocations(t *testing.T) {
 		f.table.Fail(f.queue, destroyed)
 		f.start(t.Context(), t.Context())
 		for range 3 {
-			assert.Equal(t, failure(destroyed), <-f.ends)
+			assert.Equal(t, gone(destroyed), <-f.ends)
 		}
 		assert.Equal(t, Settled, f.table.Complete(token, success()))
 		assert.Zero(t, f.table.Used())
@@ -189,7 +189,7 @@ func TestARefusingLibraryFailsEvents(t *testing.T) {
 	f := setUp(t)
 	f.host.Refuse = func() string { return "fault" }
 	f.start(t.Context(), t.Context())
-	assert.Equal(t, failure("fault"), <-f.ends)
+	assert.Equal(t, gone("fault"), <-f.ends)
 }
 
 // Many handlers and readers: each event ends once, with its own outcome.

@@ -134,7 +134,8 @@ func (t *Table) Lend(token uint64) (*Slot, pipeline.Txn, Verdict) {
 // Return ends what Lend began.
 func (s *Slot) Return() { s.loans.Done() }
 
-// Fail ends the invocations that came out of a queue, or all for nil, as transient.
+// Fail ends the invocations that came out of a queue, or all for nil: their host is
+// gone.
 func (t *Table) Fail(of *queue.Queue, text string) {
 	for i := range t.shards {
 		chunks := t.shards[i].chunks.Load()
@@ -160,7 +161,7 @@ func (s *Slot) fail(of *queue.Queue, text string) {
 		if of != nil && s.queue.Load() != of {
 			return
 		}
-		if s.settle(word, failure(text)) {
+		if s.settle(word, gone(text)) {
 			return
 		}
 	}
@@ -312,11 +313,17 @@ func (s *Slot) Encode(buffer []byte) {
 func (s *Slot) Drop() {
 	word := s.word.Load()
 	if state(word) == queued {
-		s.settle(word, failure(destroyed))
+		s.settle(word, gone(destroyed))
 	}
 }
 
 const destroyed = "the queue was destroyed"
+
+// gone is the end of an event that has no host any more: the next owner of the
+// partition decides. Trying again here is pointless.
+func gone(text string) pipeline.Outcome {
+	return pipeline.Outcome{Class: pipeline.Aborted, Text: text}
+}
 
 func failure(text string) pipeline.Outcome {
 	return pipeline.Outcome{Class: pipeline.Transient, Text: text}
