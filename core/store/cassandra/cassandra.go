@@ -12,6 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"prosody/core/clock"
+	"prosody/core/fault"
 	"prosody/core/store"
 )
 
@@ -60,6 +61,9 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	s := &Store{session: session, clock: options.Clock, retention: options.Retention, slabs: slabs}
 	if err := s.version(ctx, options.Verify); err != nil {
 		session.Close()
+		if denied(err) {
+			return nil, fault.Wrap(fault.Config, err, "cassandra_user may not use the keyspace")
+		}
 		return nil, failure("Open", err)
 	}
 	s.horizon = horizon(ctx, session)
