@@ -8,7 +8,8 @@ module Prosody
     OUTCOME_SIZE = 48
     FIRST = Demand.new(:normal, 0)
     ENDING = [SystemExit, SignalException].freeze
-    private_constant :OUTCOME, :OUTCOME_SIZE, :FIRST, :ENDING
+    OVER = "The context is no longer valid because the event has already been processed"
+    private_constant :OUTCOME, :OUTCOME_SIZE, :FIRST, :ENDING, :OVER
 
     # @return [Cancelled, nil] why the handler is to stop
     attr_reader :cancelled
@@ -27,7 +28,7 @@ module Prosody
       @runner = runner
       event = read
       result = runner.guard(self) { call(event) }
-      succeed(event.response_requested? ? response(result) : nil)
+      succeed(@flags.anybits?(Packed::FLAG_RESPONSE) ? response(result) : nil)
     rescue Exception => e # rubocop:disable Lint/RescueException
       failed(e) unless @settled
     ensure
@@ -56,6 +57,13 @@ module Prosody
       @subscription.library.should_cancel(@token) != Library::OK
     end
 
+    # @raise [CallError] when the attempt is over
+    def timers
+      raise CallError.new(OVER, status: "PROSODY_ERR_SETTLED", category: :usage) if @settled
+
+      @timers ||= Timers.new(@subscription.library, @subscription.port, @token)
+    end
+
     def await_cancel
       return if @cancelled || @settled
 
@@ -70,6 +78,8 @@ module Prosody
     private
 
     def read
+      return timer if Packed.kind(@raw) == Packed::TIMER
+
       fields = Packed.event(@raw, @subscription.names)
       @raw = nil
       @flags = fields.flags
@@ -85,10 +95,22 @@ module Prosody
       raise PermanentError, "the payload cannot be read: #{Failure.text(e)[0, 200]}"
     end
 
+    def timer
+      @fields = Packed.timer(@raw)
+      @raw = nil
+      @flags = @fields.flags
+      @retries = @fields.retries
+      Timer.new(key: @fields.key, time: Timers.time(@fields.second))
+    end
+
     def call(event)
       handler = @subscription.handler
       context = Context.new(self)
-      event.is_a?(Message) ? handler.on_message(context, event) : handler.on_excise(context, event)
+      case event
+      when Message then handler.on_message(context, event)
+      when Timer then handler.on_timer(context, event)
+      else handler.on_excise(context, event)
+      end
     end
 
     def response(result)
@@ -136,9 +158,18 @@ module Prosody
 
     def report(error, permanent)
       expected = error.equal?(@cancelled) || (@cancelled && !error.is_a?(StandardError))
-      where = @fields ? " #{@fields.topic}[#{@fields.place}]@#{@fields.offset}" : ""
-      text = "message handling failed#{' for good' if permanent}:#{where} #{details(error)}"
+      kind = @fields.is_a?(Packed::Timing) ? "timer" : "message"
+      text = "#{kind} handling failed#{' for good' if permanent}:#{place} #{details(error)}"
       @subscription.log.write(expected ? Logger::WARN : Logger::ERROR, "prosody.handler", text)
+    end
+
+    # What the log says about the event.
+    def place
+      case @fields
+      when nil then ""
+      when Packed::Timing then " key #{@fields.key.inspect} at #{Timers.time(@fields.second)}"
+      else " #{@fields.topic}[#{@fields.place}]@#{@fields.offset}"
+      end
     end
 
     def details(error)

@@ -2,6 +2,11 @@
 
 module Prosody
   # The attempt of a handler. It is over when the handler has returned.
+  #
+  # The timers are those of the event's key; one for a second. A time is rounded to the nearest second.
+  # Changes are seen by #scheduled at once and become durable when the handler succeeds; a failed attempt
+  # changes nothing. With `immediate: true` a change is durable when the call returns, whatever becomes of
+  # the handler.
   class Context
     # @private
     def initialize(attempt)
@@ -21,6 +26,37 @@ module Prosody
     # Waits until the handler is to stop, or until the attempt is over.
     def on_cancel
       @attempt.await_cancel
+    end
+
+    # Has `on_timer` called at a time; at once when it is past.
+    # @param time [Time, DateTime, #to_time]
+    # @return [nil]
+    # @raise [ArgumentError] when it is no time, or before 1970 or after 2106
+    def schedule(time, immediate: false)
+      @attempt.timers.schedule(time, immediate)
+    end
+
+    # Replaces all timers of the key by one.
+    # @return [nil]
+    def clear_and_schedule(time, immediate: false)
+      @attempt.timers.schedule(time, immediate, clear: true)
+    end
+
+    # Takes a timer back. One that does not exist is no error.
+    # @return [nil]
+    def unschedule(time, immediate: false)
+      @attempt.timers.unschedule(time, immediate)
+    end
+
+    # Takes all timers of the key back.
+    # @return [nil]
+    def clear_scheduled(immediate: false)
+      @attempt.timers.clear(immediate)
+    end
+
+    # @return [Array<Time>] the key's timers in UTC, ascending, without the one that fires
+    def scheduled
+      @attempt.timers.list
     end
 
     def inspect

@@ -6,6 +6,7 @@ module Prosody
   module Packed
     MESSAGE = 1
     EXCISE = 2
+    TIMER = 3
     CANCEL = 4
     COMPLETION = 5
     LOG = 6
@@ -17,7 +18,9 @@ module Prosody
     HEAD = "LSSQ"
     EVENT = "LSSQqqlLLLLLLLLL"
     EVENT_SIZE = 72
-    private_constant :NULL, :EVENT, :EVENT_SIZE
+    TIMING = "LSSQqlLLLLL"
+    TIMING_SIZE = 48
+    private_constant :NULL, :EVENT, :EVENT_SIZE, :TIMING, :TIMING_SIZE
 
     REASONS = {
       1 => "the handler has exceeded its timeout",
@@ -33,7 +36,19 @@ module Prosody
     # A message or excise record; `payload` is JSON, or nil.
     Event = Struct.new(:topic, :place, :offset, :timestamp, :key, :payload, :source, :headers, :retries, :flags)
 
+    # A timer record.
+    Timing = Struct.new(:key, :second, :retries, :flags)
+
     class << self
+      def kind(raw)
+        raw.unpack1("S", offset: 4)
+      end
+
+      def timer(raw)
+        _, _, flags, _, second, _, retries, topic, key = raw.unpack(TIMING)
+        Timing.new(raw.byteslice(TIMING_SIZE + topic, key).force_encoding(Encoding::UTF_8).freeze, second, retries, flags)
+      end
+
       # @param names [Hash] keeps the texts of topics and source systems, which repeat
       def event(raw, names)
         _, _, flags, _, offset, timestamp, partition, retries, topic, key, payload, source, trace, state, _, count =

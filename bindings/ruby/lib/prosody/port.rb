@@ -69,7 +69,10 @@ module Prosody
       return call if status == Library::PENDING
 
       @pending.delete(tag)
-      raise @library.exception(status, error)
+      raise @library.exception(status, error) unless status == Library::OK
+
+      call.settle(nil) # it has ended at once
+      call
     end
 
     def start

@@ -24,6 +24,10 @@ module Prosody
       start
     end
 
+    def port
+      @runtime.port
+    end
+
     def handle
       @channel.handle
     end
@@ -41,7 +45,7 @@ module Prosody
     def drain
       alive = @channel.drain do |kind, token, raw|
         case kind
-        when Packed::MESSAGE, Packed::EXCISE then begin_attempt(token, raw)
+        when Packed::MESSAGE, Packed::EXCISE, Packed::TIMER then begin_attempt(token, raw)
         when Packed::CANCEL then cancel(token, raw)
         else @runtime.port.take(kind, token, raw)
         end
