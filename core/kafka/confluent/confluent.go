@@ -26,7 +26,7 @@ var _ kafka.Cluster = Cluster{}
 
 // Properties that the adapter sets itself; a caller's value is refused.
 var (
-	ownedAlways   = []string{"bootstrap.servers", "metadata.broker.list", "log.queue", "enable.random.seed", "client.dns.lookup.cb"}
+	ownedAlways   = []string{"bootstrap.servers", "metadata.broker.list", "log.queue", "enabled_events"}
 	ownedConsumer = []string{
 		"group.id", "group.protocol", "partition.assignment.strategy", "auto.offset.reset",
 		"enable.auto.commit", "auto.commit.enable", "auto.commit.interval.ms", "enable.auto.offset.store", "enable.partition.eof",

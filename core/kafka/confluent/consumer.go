@@ -27,7 +27,6 @@ var consumerDefaults = map[string]string{
 	"queued.min.messages":                "100000",
 	"queued.max.messages.kbytes":         "16384",
 	"fetch.queue.backoff.ms":             "10",
-	"fetch.max.bytes":                    "16777216",
 	"topic.metadata.refresh.interval.ms": "5000",
 	"heartbeat.interval.ms":              "1000",
 }
@@ -159,19 +158,19 @@ func (c *consumer) Subscribe(topics []string) error {
 }
 
 func (c *consumer) Pause(partitions []kafka.Partition) error {
-	return c.flow("pause", partitions, func(client *C.rd_kafka_t, made *C.rd_kafka_topic_partition_list_t) C.rd_kafka_resp_err_t {
+	return c.flow("pause", partitions, true, func(client *C.rd_kafka_t, made *C.rd_kafka_topic_partition_list_t) C.rd_kafka_resp_err_t {
 		return C.rd_kafka_pause_partitions(client, made)
 	})
 }
 
 func (c *consumer) Resume(partitions []kafka.Partition) error {
-	return c.flow("resume", partitions, func(client *C.rd_kafka_t, made *C.rd_kafka_topic_partition_list_t) C.rd_kafka_resp_err_t {
+	return c.flow("resume", partitions, false, func(client *C.rd_kafka_t, made *C.rd_kafka_topic_partition_list_t) C.rd_kafka_resp_err_t {
 		return C.rd_kafka_resume_partitions(client, made)
 	})
 }
 
 func (c *consumer) flow(
-	what string, partitions []kafka.Partition, do func(*C.rd_kafka_t, *C.rd_kafka_topic_partition_list_t) C.rd_kafka_resp_err_t,
+	what string, partitions []kafka.Partition, paused bool, do func(*C.rd_kafka_t, *C.rd_kafka_topic_partition_list_t) C.rd_kafka_resp_err_t,
 ) error {
 	if !c.enter() {
 		return c.shut()
@@ -188,6 +187,9 @@ func (c *consumer) flow(
 	defer free(made)
 	if code := do(C.prosody_client(c.native), made); code != 0 {
 		return failure(what, library.ErrorCode(code), "")
+	}
+	for _, partition := range partitions {
+		c.slots[partition].paused = paused
 	}
 	return nil
 }
@@ -233,8 +235,14 @@ func (c *consumer) Commit(ctx context.Context, positions []kafka.Position) error
 // refusal is the error of a commit.
 func (c *consumer) refusal(code library.ErrorCode, of string) error {
 	problem := failure("commit"+of+" for group "+c.group, code, "")
-	if code == library.ErrFencedInstanceID {
+	switch code {
+	case library.ErrFencedInstanceID:
 		problem.Code = kafka.Stale
+	case library.ErrIllegalGeneration:
+		// In the middle of a rebalance the group may be a generation ahead.
+		if C.rd_kafka_assignment_lost(C.prosody_client(c.native)) == 0 && C.prosody_member(c.native) != 0 {
+			problem.Code = kafka.Rebalancing
+		}
 	}
 	return problem
 }

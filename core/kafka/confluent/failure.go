@@ -38,8 +38,10 @@ func meaning(code library.ErrorCode) kafka.Code {
 	case library.ErrTransport, library.ErrAllBrokersDown, library.ErrResolve, library.ErrNetworkException,
 		library.ErrCoordinatorNotAvailable, library.ErrNotCoordinator, library.ErrCoordinatorLoadInProgress, library.ErrWaitCoord,
 		library.ErrBrokerNotAvailable, library.ErrLeaderNotAvailable, library.ErrNotLeaderForPartition, library.ErrNodeUpdate,
-		library.ErrQueueFull, library.ErrSsl, library.ErrNotController:
+		library.ErrSsl, library.ErrNotController:
 		return kafka.Unavailable
+	case library.ErrQueueFull:
+		return kafka.Full
 	case library.ErrTimedOut, library.ErrTimedOutQueue, library.ErrMsgTimedOut, library.ErrRequestTimedOut:
 		return kafka.TimedOut
 	case library.ErrRebalanceInProgress:

@@ -27,7 +27,7 @@ func TestMeaning(t *testing.T) {
 		library.ErrInvalidConfig: kafka.BadConfig, library.ErrAllBrokersDown: kafka.Unavailable,
 		library.ErrMsgTimedOut: kafka.TimedOut, library.ErrRebalanceInProgress: kafka.Rebalancing,
 		library.ErrIllegalGeneration: kafka.Stale, library.ErrUnknownMemberID: kafka.Stale,
-		library.ErrUnknown: kafka.Unknown, library.ErrStaleBrokerEpoch: kafka.Unknown,
+		library.ErrQueueFull: kafka.Full, library.ErrUnknown: kafka.Unknown, library.ErrStaleBrokerEpoch: kafka.Unknown,
 	} {
 		problem := failure("", code, "")
 		assert.Equalf(t, want, problem.Code, "%v", code)
@@ -244,4 +244,25 @@ func TestTopicNames(t *testing.T) {
 			return nil
 		}(), name)
 	}
+}
+
+// A full queue refuses a record at once, and takes it later.
+func TestFull(t *testing.T) {
+	topic := makeTopic(t, 1, nil)
+	producer, err := Cluster{}.Producer(kafka.ProducerConfig{
+		Servers: servers(t), Properties: map[string]string{"queue.buffering.max.messages": "10", "linger.ms": "200"},
+	})
+	require.NoError(t, err)
+	var done atomic.Int64
+	record := &kafka.Record{Topic: topic, Value: []byte("1")}
+	for range 10 {
+		require.NoError(t, producer.Produce(record, func(kafka.Delivery) { done.Add(1) }))
+	}
+	var problem *kafka.Error
+	require.ErrorAs(t, producer.Produce(record, func(kafka.Delivery) { t.Error("done of a refused record") }), &problem)
+	assert.Equal(t, kafka.Full, problem.Code)
+	require.Eventually(t, func() bool { return done.Load() == 10 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, producer.Produce(record, func(kafka.Delivery) { done.Add(1) }))
+	require.NoError(t, producer.Close(t.Context()))
+	assert.EqualValues(t, 11, done.Load())
 }

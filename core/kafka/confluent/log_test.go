@@ -205,3 +205,29 @@ func TestExpelled(t *testing.T) {
 	assert.NotEmpty(t, r.errors)
 	assert.True(t, r.Joined())
 }
+
+// A member whose place another one takes is unusable, and says so once.
+func TestFenced(t *testing.T) {
+	topic, group := makeTopic(t, 1, nil), fresh()
+	static := map[string]string{"group.instance.id": "one"}
+	first := newReader(t, group, static, topic)
+	first.until("the partition", func() bool { return len(first.owned) == 1 })
+	second := newReader(t, group, static, topic)
+	second.until("the partition in the second", func() bool { return len(second.owned) == 1 })
+	fatal := func() (count int) {
+		for _, err := range first.errors {
+			if err.(*kafka.Error).Code == kafka.Fatal {
+				count++
+			}
+		}
+		return count
+	}
+	first.until("the fatal error and the loss", func() bool { return fatal() > 0 && first.lost == 1 })
+	first.quiet(2 * time.Second)
+	assert.Equal(t, 1, fatal(), "%v", first.errors)
+	assert.False(t, first.Joined())
+	start := time.Now()
+	require.NoError(t, first.Close())
+	assert.Less(t, time.Since(start), 5*time.Second)
+	assert.True(t, second.Joined())
+}

@@ -28,6 +28,7 @@ type slot struct {
 	anchor anchor // first record of its last batch: copies start there or later
 	batch  uint64 // of anchor
 	skip   uint64 // batch of which no more is taken
+	paused bool
 	// Identity of the topic, and whether the log started again since it was read.
 	high, low int64
 	again     bool
@@ -97,13 +98,26 @@ func (c *consumer) problem(events *kafka.Events, one note) {
 	case C.PROSODY_ERROR:
 		events.Errors = append(events.Errors, failure("", library.ErrorCode(one.code), one.text))
 	case C.PROSODY_FATAL:
-		if !c.fatal {
-			c.fatal, c.joined = true, false
-			problem := failure("", library.ErrorCode(one.code), one.text)
-			problem.Code = kafka.Fatal
-			events.Errors = append(events.Errors, problem)
-		}
+		c.die(events, one.text)
 	}
+}
+
+// die reports a fatal error, once, and that all is lost: librdkafka revokes nothing
+// any more.
+func (c *consumer) die(events *kafka.Events, text string) {
+	if c.fatal {
+		return
+	}
+	c.fatal, c.joined = true, false
+	events.Errors = append(events.Errors, fail(kafka.Fatal, text))
+	for at := range c.slots {
+		events.Lost = append(events.Lost, at)
+	}
+	for at := range c.waiting {
+		events.Lost = append(events.Lost, at)
+	}
+	clear(c.slots)
+	clear(c.waiting)
 }
 
 // changes takes what the group decided, in its order.
@@ -114,17 +128,24 @@ func (c *consumer) changes(events *kafka.Events) {
 		return
 	}
 	revoked := false
+	var paused []kafka.Partition // lost, and a pause outlives what comes back at once
 	for _, change := range unsafe.Slice(first, int(count)) {
 		at := kafka.Partition{Topic: C.GoString(change.topic), Index: int32(change.partition)}
 		switch change.kind {
 		case C.PROSODY_ASSIGNED:
+			if c.fatal {
+				continue
+			}
 			c.joined = true
 			c.asked = time.Time{}
 			if at.Index >= 0 {
-				c.slots[at] = &slot{at: at, next: -1, anchor: anchor{offset: -1}}
+				c.slots[at] = &slot{at: at, next: -1, anchor: anchor{offset: -1}, paused: slices.Contains(paused, at)}
 				events.Assigned = append(events.Assigned, at)
 			}
 		case C.PROSODY_REVOKED:
+			if c.slots[at] == nil {
+				continue // told before
+			}
 			revoked = true
 			delete(c.slots, at)
 			c.round = append(c.round, at)
@@ -134,13 +155,26 @@ func (c *consumer) changes(events *kafka.Events) {
 			}
 		case C.PROSODY_LOST:
 			c.joined = false
+			s := c.slots[at]
+			if s == nil && !c.waiting[at] {
+				continue // told before
+			}
+			if s != nil && s.paused {
+				paused = append(paused, at)
+			}
 			delete(c.slots, at)
+			delete(c.waiting, at)
 			if !withdraw(events, at) {
 				events.Lost = append(events.Lost, at)
 			}
 		}
 	}
 	C.prosody_forget(c.native)
+	if len(paused) > 0 {
+		made := places(slices.DeleteFunc(paused, func(at kafka.Partition) bool { return c.slots[at] == nil }))
+		C.rd_kafka_pause_partitions(C.prosody_client(c.native), made)
+		free(made)
+	}
 	if revoked && len(c.waiting) == 0 {
 		if err := c.unassign(); err != nil {
 			events.Errors = append(events.Errors, err)
@@ -258,7 +292,11 @@ func (c *consumer) name(text *C.char) string {
 // trouble reports an error of a partition or of the group.
 func (c *consumer) trouble(events *kafka.Events, item *C.prosody_item) {
 	code := library.ErrorCode(item.err)
-	if code == library.ErrMaxPollExceeded {
+	switch code {
+	case library.ErrFatal:
+		c.die(events, C.GoString(item.text))
+		return
+	case library.ErrMaxPollExceeded:
 		c.joined = false
 	}
 	what := ""

@@ -2,6 +2,8 @@ package kafkatest
 
 import (
 	"context"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -236,6 +238,65 @@ func leave(t *testing.T, b *bench) {
 	b.until("the partition to move", func() bool { return len(second.owned) == 1 }, second)
 	// Far below a session time-out, so the member did leave.
 	assert.Less(t, time.Since(start), 15*time.Second)
+}
+
+// churn: members come and go, some give partitions up late. No record is missed, and
+// no partition has two owners at a time; step checks that.
+func churn(t *testing.T, b *bench) {
+	const partitions, rounds, each = 6, 8, 60
+	topic, name := b.topic(partitions), b.Topic()
+	producer := b.producer()
+	random := rand.New(rand.NewPCG(1, 2))
+	seen := map[string]bool{}
+	var live []*member
+	collect := func(m *member) {
+		m.commit()
+		for _, value := range m.values() {
+			seen[value] = true
+		}
+		m.records = nil
+	}
+	sent := 0
+	for round := range rounds {
+		if len(live) < 2 || len(live) < 4 && random.IntN(2) == 0 {
+			m := b.member(name, topic)
+			m.hold = round%2 == 0
+			live = append(live, m)
+		} else {
+			at := random.IntN(len(live))
+			collect(live[at])
+			require.NoError(t, live[at].Close())
+			live = slices.Delete(live, at, at+1)
+		}
+		b.send(producer, series(topic, 30, sent, each)...)
+		sent += each
+		for deadline := time.Now().Add(min(b.Settle/15, 2*time.Second)); time.Now().Before(deadline); {
+			for _, m := range live {
+				m.step(10*time.Millisecond, 50)
+				if m.hold && random.IntN(10) == 0 {
+					collect(m)
+					m.release()
+				}
+			}
+		}
+	}
+	for _, m := range live {
+		m.hold = false
+		m.release()
+	}
+	b.until("all partitions to have an owner", func() bool {
+		owned := 0
+		for _, m := range live {
+			owned += len(m.owned)
+		}
+		return owned == partitions
+	}, live...)
+	b.until("all records", func() bool {
+		for _, m := range live {
+			collect(m)
+		}
+		return len(seen) == sent
+	}, live...)
 }
 
 // outstanding: Close ends although revoked partitions were never released.

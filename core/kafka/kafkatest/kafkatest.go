@@ -4,6 +4,7 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -46,6 +47,7 @@ func Run(t *testing.T, make func(testing.TB) Harness) {
 		{"Later", later},
 		{"Group", group},
 		{"Leave", leave},
+		{"Churn", churn},
 		{"Outstanding", outstanding},
 		{"Closed", closed},
 		{"Refused", refused},
@@ -68,7 +70,8 @@ func Run(t *testing.T, make func(testing.TB) Harness) {
 // bench is the tools of one test.
 type bench struct {
 	Harness
-	t *testing.T
+	t       *testing.T
+	members []*member
 }
 
 // topic makes a topic of so many partitions and removes it afterwards.
@@ -174,12 +177,20 @@ func (b *bench) member(group string, topics ...string) *member {
 	}
 	b.t.Cleanup(func() { _ = consumer.Close() })
 	require.NoError(b.t, consumer.Subscribe(topics))
+	b.members = append(b.members, m)
 	return m
 }
 
+// Close gives up all that the member has.
+func (m *member) Close() error {
+	clear(m.owned)
+	clear(m.revoked)
+	return m.Consumer.Close()
+}
+
 // step polls once. It checks what holds for every Poll: no record of a partition
-// that the member does not own, offsets that rise within one assignment, no second
-// assignment of what it owns.
+// that the member does not own, offsets that rise within one assignment, no
+// assignment of what this or another member of the group still has.
 func (m *member) step(wait time.Duration, limit int) {
 	t := m.bench.t
 	t.Helper()
@@ -199,6 +210,11 @@ func (m *member) step(wait time.Duration, limit int) {
 	for _, partition := range events.Assigned {
 		require.Falsef(t, m.owned[partition], "assigned %v twice", partition)
 		require.Falsef(t, m.revoked[partition], "assigned %v before its release", partition)
+		for _, other := range m.bench.members {
+			if other != m && other.name == m.name {
+				require.Falsef(t, other.owned[partition] || other.revoked[partition], "two members have %v", partition)
+			}
+		}
 		m.owned[partition] = true
 		delete(m.last, partition)
 	}
@@ -237,14 +253,25 @@ func (m *member) values() []string {
 	return values
 }
 
-// commit writes the position after the last record of every owned partition.
+// commit writes the position after the last record of every owned partition. In the
+// middle of a rebalance it may have to try again.
 func (m *member) commit() {
 	m.bench.t.Helper()
-	var positions []kafka.Position
-	for partition, last := range m.last {
-		positions = append(positions, kafka.Position{Partition: partition, Offset: last + 1})
+	for deadline := time.Now().Add(m.bench.Settle); ; m.step(20*time.Millisecond, 500) {
+		var positions []kafka.Position
+		for partition, last := range m.last {
+			if m.owned[partition] || m.revoked[partition] {
+				positions = append(positions, kafka.Position{Partition: partition, Offset: last + 1})
+			}
+		}
+		err := m.Commit(m.bench.t.Context(), positions)
+		var problem *kafka.Error
+		if errors.As(err, &problem) && problem.Code == kafka.Rebalancing && time.Now().Before(deadline) {
+			continue
+		}
+		require.NoError(m.bench.t, err)
+		return
 	}
-	require.NoError(m.bench.t, m.Commit(m.bench.t.Context(), positions))
 }
 
 // until polls all members in turn until done holds.
