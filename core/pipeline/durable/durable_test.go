@@ -323,3 +323,18 @@ func TestWithoutALease(t *testing.T) {
 	handler := durable.New(attempt.New(Play(Step{End: Done()})), durable.Options{Dedup: true})
 	assert.Equal(t, Done(), handler.Handle(t.Context(), Invocation(t.Context(), "k")))
 }
+
+func TestRecordsAreGivenBack(t *testing.T) {
+	w := start(t)
+	w.keeper = entity.New(entity.Options{Store: w.store, Group: "g", Cache: 3})
+	w.lease = w.keeper.Assign(kafka.Partition{Topic: "orders", Index: 3})
+	for n := range 20 {
+		of := w.message("")
+		of.Key = string(rune('a' + n))
+		w.handle(true, of, nil, schedules(7, Done()))
+		w.handle(true, of, nil, never(t))
+		w.handle(true, w.message(""), nil, ends(Fail("boom")))
+	}
+	keys, _, _ := w.keeper.Stats()
+	assert.Equal(t, 3, keys)
+}
