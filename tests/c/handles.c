@@ -116,6 +116,10 @@ static void queues(void) {
   STATUS(PROSODY_ERR_ARGUMENT, prosody_message_decode(&record, &message));
   STATUS(PROSODY_ERR_ARGUMENT, prosody_message_decode(&record, NULL));
   STATUS(PROSODY_ERR_ARGUMENT, prosody_message_header(NULL, 0, NULL, NULL));
+  prosody_timer timer;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_timer_decode(NULL, &timer));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_timer_decode(&record, &timer));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_timer_decode(&record, NULL));
   prosody_bytes b;
   STATUS(PROSODY_ERR_ARGUMENT, prosody_message_header(&message, 0, &b, &b));
 }
@@ -190,6 +194,36 @@ static void clients(void) {
   STATUS(PROSODY_ERR_ARGUMENT, prosody_client_state(c, &number, &error));
 }
 
+static void timers(uint64_t token) {
+  const uint32_t now = PROSODY_TIMER_IMMEDIATE;
+  prosody_queue *q = h.queue;
+  int64_t seconds[4];
+  size_t listed;
+  for (uint32_t flags = 0; flags <= now; flags += now) {
+    STATUS(PROSODY_ERR_HANDLE, prosody_timer_schedule(token, q, 9, 1, flags, &error));
+    STATUS(PROSODY_ERR_HANDLE, prosody_timer_unschedule(token, q, 9, 1, flags, &error));
+    STATUS(PROSODY_ERR_HANDLE, prosody_timer_clear(token, q, 9, flags, &error));
+  }
+  STATUS(PROSODY_ERR_HANDLE, prosody_timer_list(token, q, 9, seconds, 4, &listed, &error));
+  EACH(stale_queue, config, prosody_timer_schedule(token, x, 9, 1, now, &error));
+  EACH(stale_queue, config, prosody_timer_unschedule(token, x, 9, 1, now, &error));
+  EACH(stale_queue, config, prosody_timer_clear(token, x, 9, now, &error));
+  EACH(stale_queue, config, prosody_timer_list(token, x, 9, seconds, 4, &listed, &error));
+
+  const int64_t wrong[] = {-1, INT64_MIN, (int64_t)UINT32_MAX + 1, INT64_MAX};
+  for (int i = 0; i < 4; i++) {
+    STATUS(PROSODY_ERR_INVALID, prosody_timer_schedule(token, q, 9, wrong[i], 0, &error));
+    STATUS(PROSODY_ERR_INVALID, prosody_timer_unschedule(token, q, 9, wrong[i], now, &error));
+    CHECK(error.category == PROSODY_CATEGORY_PERMANENT);
+  }
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_timer_schedule(token, q, 9, 1, 4, &error));
+  STATUS(PROSODY_ERR_ARGUMENT,
+         prosody_timer_unschedule(token, q, 9, 1, PROSODY_TIMER_CLEAR, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_timer_clear(token, q, 9, PROSODY_TIMER_CLEAR, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_timer_list(token, q, 9, NULL, 1, &listed, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_timer_list(token, q, 9, seconds, 4, NULL, &error));
+}
+
 static void invocations(void) {
   uint64_t tokens[] = {0,
                        1,
@@ -213,6 +247,7 @@ static void invocations(void) {
     outcome.size = sizeof outcome;
     outcome.response = sized(NULL, 1);
     STATUS(PROSODY_ERR_ARGUMENT, prosody_complete(&outcome, 1, &error));
+    timers(tokens[i]);
   }
   STATUS(PROSODY_ERR_ARGUMENT, prosody_complete(NULL, 1, &error));
   prosody_outcome one = {.size = sizeof one};
@@ -247,6 +282,9 @@ int main(void) {
   CHECK(strcmp(prosody_status_name(PROSODY_ERR_SETTLED), "PROSODY_ERR_SETTLED") == 0);
   CHECK(strcmp(prosody_status_name(-5), "unknown") == 0);
   OK(prosody_signals_fix());
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(-1, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(INT64_MAX, NULL));
+  OK(prosody_mock_advance(0, NULL));
 
   host_init(&h);
   config = mock_config("handles");

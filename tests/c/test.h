@@ -72,8 +72,9 @@ typedef struct host {
   int result; /* how to end them */
   int events; /* how many came */
   uint64_t invocations[MAX_EVENTS];
-  char *keys[MAX_EVENTS]; /* with the offset: "key@3" */
-  int excises, cancels, fatals, logs;
+  char *keys[MAX_EVENTS]; /* with the offset: "key@3"; of a timer "key!" */
+  int excises, timers, cancels, fatals, logs;
+  int64_t seconds[MAX_EVENTS]; /* of timers */
   int32_t reason;
   uint32_t retry;
   uint64_t tags[MAX_EVENTS];
@@ -111,6 +112,18 @@ static inline void take_excise(void *user_data, const prosody_message *message) 
   ((host *)user_data)->excises++;
   CHECK(message->payload.data == NULL);
   take_event(user_data, message);
+}
+
+static inline void take_timer(void *user_data, const prosody_timer *timer) {
+  host *h = user_data;
+  char key[256];
+  CHECK(h->events < MAX_EVENTS && timer->second >= 0);
+  snprintf(key, sizeof key, "%.*s!", (int)timer->key.size, (const char *)timer->key.data);
+  h->keys[h->events] = strdup(key);
+  h->seconds[h->timers++] = timer->second;
+  h->invocations[h->events++] = timer->invocation;
+  h->retry = timer->retry;
+  if (!h->hold) OK(end(timer->invocation, h->result));
 }
 
 static inline void take_cancel(void *user_data, uint64_t invocation, int32_t reason) {
@@ -151,6 +164,7 @@ static inline void host_init(host *h) {
   h->handler.user_data = h;
   h->handler.on_message = take_event;
   h->handler.on_excise = take_excise;
+  h->handler.on_timer = take_timer;
   h->handler.on_cancel = take_cancel;
   h->handler.on_completion = take_completion;
   h->handler.on_log = take_log;
