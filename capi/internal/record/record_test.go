@@ -126,3 +126,35 @@ func TestClip(t *testing.T) {
 		assert.Greater(t, len(clipped), MaxText-8)
 	}
 }
+
+func TestATimerComesBackWhole(t *testing.T) {
+	for _, traced := range []bool{false, true} {
+		e := &event.Event{
+			Kind: event.Timer, Topic: "töpic", Partition: 3, Offset: -1, Key: "k\x00", Timestamp: 4294967295000,
+		}
+		if traced {
+			e.Headers = []kafka.Header{{Name: traceparent, Value: []byte("00-a")}, {Name: tracestate, Value: []byte{}}}
+		}
+		m := Message{Event: e, Retry: 5, Failure: traced}
+		b := make([]byte, m.Size())
+		m.Encode(b, 77)
+		assert.Zero(t, len(b)%8)
+		assert.Equal(t, uint32(len(b)), word(b, 0))
+		assert.Equal(t, uint16(KindTimer), binary.NativeEndian.Uint16(b[4:]))
+		assert.Equal(t, traced, binary.NativeEndian.Uint16(b[6:]) == FlagFailure)
+		assert.Equal(t, uint64(77), binary.NativeEndian.Uint64(b[8:]))
+		assert.Equal(t, uint64(1<<32-1), binary.NativeEndian.Uint64(b[16:]))
+		assert.Equal(t, []uint32{3, 5}, []uint32{word(b, 24), word(b, 28)})
+		at := TimerSize
+		assert.Equal(t, "töpic", string(part(t, b, 32, &at)))
+		assert.Equal(t, "k\x00", string(part(t, b, 36, &at)))
+		trace, state := part(t, b, 40, &at), part(t, b, 44, &at)
+		if traced {
+			assert.Equal(t, "00-a", string(trace))
+			assert.Equal(t, []byte{}, state)
+		} else {
+			assert.Nil(t, trace)
+			assert.Nil(t, state)
+		}
+	}
+}

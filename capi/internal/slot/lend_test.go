@@ -1,0 +1,102 @@
+package slot
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"prosody/core/event"
+	"prosody/core/pipeline"
+)
+
+// txn is a transaction that tells whether its attempt is over.
+type txn struct {
+	pipeline.Txn
+	over atomic.Bool
+}
+
+// attempt runs a host with a transaction, which ends as the attempt middleware ends it.
+func (f *fixture) attempt(t *testing.T, held *txn) {
+	f.ends <- f.host.Handle(t.Context(), &pipeline.Invocation{
+		Event: &event.Event{Kind: event.Timer, Timestamp: 7000}, Leaving: t.Context(), Txn: held,
+	})
+	held.over.Store(true)
+}
+
+func TestAnAttemptEndsAfterTheCallsThatUseIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, held := setUp(t), &txn{}
+		go f.attempt(t, held)
+		synctest.Wait()
+		timer := f.take()[0]
+		assert.Equal(t, got{3, timer.token, 7}, timer)
+		slot, lent, verdict := f.table.Lend(timer.token)
+		require.Equal(t, Live, verdict)
+		assert.Same(t, held, lent)
+		assert.Equal(t, Live, f.table.Complete(timer.token, success()))
+		synctest.Wait()
+		assert.False(t, held.over.Load())
+		_, _, verdict = f.table.Lend(timer.token)
+		assert.Equal(t, Settled, verdict)
+		slot.Return()
+		assert.Equal(t, success(), <-f.ends)
+		synctest.Wait()
+		assert.True(t, held.over.Load())
+	})
+}
+
+func TestOnlyWhatTheHostHasIsLent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := setUp(t)
+		go f.attempt(t, &txn{})
+		synctest.Wait()
+		_, _, verdict := f.table.Lend(1<<32 + 1)
+		assert.Equal(t, Unknown, verdict)
+		token := f.take()[0].token
+		_, _, verdict = f.table.Lend(token + 1<<32)
+		assert.Equal(t, Unknown, verdict)
+		f.table.Complete(token, success())
+		<-f.ends
+		_, _, verdict = f.table.Lend(token)
+		assert.Equal(t, Settled, verdict)
+	})
+}
+
+// A call never gets the transaction of another event, and none that is over.
+func TestCallsRaceWithEnds(t *testing.T) {
+	f := setUp(t)
+	var wait sync.WaitGroup
+	var owners sync.Map
+	for range 200 {
+		held := &txn{}
+		go f.attempt(t, held)
+		var token uint64
+		for token == 0 {
+			for _, r := range f.take() {
+				token = r.token
+			}
+		}
+		owners.Store(token, held)
+		for range 2 {
+			wait.Go(func() {
+				slot, lent, verdict := f.table.Lend(token)
+				if verdict != Live {
+					assert.Equal(t, Settled, verdict)
+					return
+				}
+				owner, _ := owners.Load(token)
+				assert.Same(t, owner, lent)
+				assert.False(t, lent.(*txn).over.Load())
+				slot.Return()
+			})
+		}
+		wait.Go(func() { f.table.Complete(token, success()) })
+		<-f.ends
+	}
+	wait.Wait()
+	assert.Zero(t, f.table.Used())
+}
