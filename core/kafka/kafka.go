@@ -74,8 +74,8 @@ type Consumer interface {
 	// limit records.
 	Poll(wait time.Duration, limit int) Events
 	// Pause stops the delivery of partitions; records that Poll has not returned
-	// yet come again after Resume. Unassigned partitions are ignored; an assignment
-	// starts unpaused.
+	// yet come again after Resume. Unassigned partitions are ignored. An assignment
+	// starts unpaused, unless the same Events tells that the partition was lost.
 	Pause(partitions []Partition) error
 	Resume(partitions []Partition) error
 	// Commit writes positions to the group and waits for the answer.

@@ -3,7 +3,7 @@ package confluent
 /*
 #cgo dynamic pkg-config: rdkafka
 #cgo dynamic CFLAGS: -DPROSODY_DYNAMIC
-#cgo CFLAGS: -Wno-ignored-qualifiers
+#cgo CFLAGS: -Werror=implicit-function-declaration
 #cgo LDFLAGS: -lpthread
 #include <stdlib.h>
 #include "native.h"

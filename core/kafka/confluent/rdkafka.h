@@ -35,6 +35,7 @@ typedef struct rd_kafka_AdminOptions_s rd_kafka_AdminOptions_t;
 typedef struct rd_kafka_DescribeTopics_result_s rd_kafka_DescribeTopics_result_t;
 typedef struct rd_kafka_TopicCollection_s rd_kafka_TopicCollection_t;
 typedef struct rd_kafka_TopicDescription_s rd_kafka_TopicDescription_t;
+typedef struct rd_kafka_TopicPartitionInfo_s rd_kafka_TopicPartitionInfo_t;
 typedef struct rd_kafka_Uuid_s rd_kafka_Uuid_t;
 typedef struct rd_kafka_conf_s rd_kafka_conf_t;
 typedef struct rd_kafka_error_s rd_kafka_error_t;
@@ -87,6 +88,8 @@ void rd_kafka_TopicCollection_destroy(rd_kafka_TopicCollection_t *topics);
 rd_kafka_TopicCollection_t *rd_kafka_TopicCollection_of_topic_names(const char **topics, size_t topics_cnt);
 const rd_kafka_error_t *rd_kafka_TopicDescription_error(const rd_kafka_TopicDescription_t *topicdesc);
 const char *rd_kafka_TopicDescription_name(const rd_kafka_TopicDescription_t *topicdesc);
+const rd_kafka_TopicPartitionInfo_t **rd_kafka_TopicDescription_partitions(const rd_kafka_TopicDescription_t *topicdesc,
+    size_t *cntp);
 const rd_kafka_Uuid_t *rd_kafka_TopicDescription_topic_id(const rd_kafka_TopicDescription_t *topicdesc);
 int64_t rd_kafka_Uuid_least_significant_bits(const rd_kafka_Uuid_t *uuid);
 int64_t rd_kafka_Uuid_most_significant_bits(const rd_kafka_Uuid_t *uuid);
