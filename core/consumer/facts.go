@@ -51,6 +51,9 @@ func (c *Consumer) Partitions() (count int) {
 	return count
 }
 
+// Count tells how many partitions a topic has, as last seen, or false.
+func (c *Consumer) Count(topic string) (int, bool) { return c.kafka.Count(topic) }
+
 // Joined tells whether the member is in its group, with or without partitions.
 func (c *Consumer) Joined() bool {
 	stopping := false
