@@ -65,12 +65,37 @@ def message(
     )
 
 
+def timer(
+    token: int,
+    second: int,
+    *,
+    key: str = "key",
+    topic: str = "topic",
+    flags: int = 0,
+    retry: int = 0,
+    trace: bytes | None = None,
+    state: bytes | None = None,
+) -> bytes:
+    parts = [topic.encode(), key.encode(), trace, state]
+    return sized(
+        record.TIMING,
+        record.TIMER,
+        flags,
+        token,
+        second,
+        2,
+        retry,
+        *map(length, parts),
+        tail=b"".join(part or b"" for part in parts),
+    )
+
+
 def cancel(token: int, reason: int) -> bytes:
     return sized(record.CANCELLATION, record.CANCEL, 0, token, reason, 0, tail=b"")
 
 
 def completion(
-    tag: int, status: int, text: str = "", data: bytes = b"", category: int = 0
+    tag: int, status: int, text: str = "", data: bytes = b"", category: int = 0, value: int = 0
 ) -> bytes:
     encoded = text.encode()
     return sized(
@@ -80,7 +105,7 @@ def completion(
         tag,
         status,
         category,
-        0,
+        value,
         0,
         len(encoded),
         len(data),

@@ -12,6 +12,8 @@ class Wrong(EventHandler[str, int]):
 
     async def on_timer(self, context: Context, timer: Timer) -> None:
         timer.key = "x"  # error: misc
+        await context.schedule(5)  # error: arg-type
+        await context.schedule(timer.time, True)  # error: call-arg
 
 
 class Incomplete(EventHandler[str, int]):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
 from prosody import (
@@ -42,7 +42,12 @@ class Typed(EventHandler[Order, Answer]):
         return {"ok": True}
 
     async def on_timer(self, context: Context, timer: Timer) -> None:
-        assert timer.time
+        later: datetime = timer.time + timedelta(hours=1)
+        await context.schedule(later)
+        await context.clear_and_schedule(later, immediate=True)
+        await asyncio.gather(context.unschedule(later), context.clear_scheduled(immediate=False))
+        times: list[datetime] = await asyncio.create_task(context.scheduled())
+        assert times[0] < later
 
 
 class Plain(EventHandler):
