@@ -25,6 +25,7 @@ import (
 	"prosody/capi/internal/slot"
 	"prosody/core/clock"
 	"prosody/core/kafka/memory"
+	stores "prosody/core/store/memory"
 )
 
 func main() {}
@@ -42,6 +43,7 @@ type state struct {
 	handles  *handle.Table
 	slots    *slot.Table
 	memory   *memory.Registry // the embedded Kafka that mock clients share
+	stores   *stores.Registry // what mock clients with the same servers keep
 	clock    *clock.Shifted   // of mock clients
 	poisoned atomic.Pointer[string]
 
@@ -51,13 +53,19 @@ type state struct {
 }
 
 // library is the one state of a process: the host names nothing but handles.
-var library = &state{
-	handles: handle.New(),
-	slots:   slot.New(),
-	memory:  memory.NewRegistry(memory.Settings{}),
-	clock:   clock.NewShifted(),
-	queues:  map[*queue.Queue]struct{}{},
-	clients: map[*peer]struct{}{},
+var library = assemble()
+
+func assemble() *state {
+	shifted := clock.NewShifted()
+	return &state{
+		handles: handle.New(),
+		slots:   slot.New(),
+		memory:  memory.NewRegistry(memory.Settings{}),
+		stores:  stores.NewRegistry(stores.Settings{Clock: shifted}),
+		clock:   shifted,
+		queues:  map[*queue.Queue]struct{}{},
+		clients: map[*peer]struct{}{},
+	}
 }
 
 // refusal is why the library refuses work; empty when it does not.

@@ -49,7 +49,7 @@ func newPeer(plan *client.Plan, sink *queue.Queue) *peer {
 // build makes the core's client, tells what came of it and runs what waited for it.
 func (p *peer) build(tell func(error)) {
 	log := slog.New(lines.New(lines.Parse(p.plan.Log()), p.print))
-	deps := client.Deps{Memory: library.memory, Log: log, Fault: func(err error) { library.poison("the consumer", err) }}
+	deps := client.Deps{Memory: library.memory, Stores: library.stores, Log: log, Fault: func(err error) { library.poison("the consumer", err) }}
 	if p.plan.Mock() {
 		deps.Clock = library.clock
 	}

@@ -7,6 +7,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -20,6 +21,8 @@ import (
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/mode"
 	"prosody/core/producer"
+	"prosody/core/store"
+	stores "prosody/core/store/memory"
 )
 
 // State is what a host may ask for.
@@ -35,6 +38,7 @@ const (
 // Deps are what a client shares with others in the process.
 type Deps struct {
 	Memory *memory.Registry // the embedded Kafka of mock mode
+	Stores *stores.Registry // the stores of mock mode; nil: one of the client's own
 	Log    *slog.Logger
 	Clock  clock.Clock // nil: the real one
 	// Fault, when set, hears of a fault of Prosody itself.
@@ -58,14 +62,22 @@ type Client struct {
 	plan     *Plan
 	deps     Deps
 	producer *producer.Producer
+	store    store.Store
 
-	mutex    sync.Mutex
-	phase    phase
-	moved    chan struct{} // closed when the phase changes
+	mutex   sync.Mutex
+	phase   phase
+	moved   chan struct{}      // closed when the phase changes
+	run     *run               // nil: no consumer
+	abandon context.CancelFunc // ends a start
+	ended   error              // what Shutdown came to
+}
+
+// run is a consumer and what belongs to it.
+type run struct {
 	consumer *consumer.Consumer
-	probe    *observe.Probe
+	probe    *observe.Probe // nil: none
 	chain    *mode.Chain
-	abandon  context.CancelFunc // ends a start
+	keep     *keep
 }
 
 // closeBudget bounds what is not handlers at the end: what is on its way to the
@@ -76,6 +88,9 @@ const closeBudget = 5 * time.Second
 func New(plan *Plan, deps Deps) (*Client, error) {
 	if deps.Clock == nil {
 		deps.Clock = clock.Real{}
+	}
+	if deps.Stores == nil {
+		deps.Stores = stores.NewRegistry(stores.Settings{Clock: deps.Clock})
 	}
 	for _, note := range plan.config.Notes {
 		deps.Log.Warn(note)
@@ -93,7 +108,13 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Config, err, "failed to initialize producer")
 	}
-	return &Client{plan: plan, deps: deps, producer: made, moved: make(chan struct{})}, nil
+	opened, err := connect(plan, deps)
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
+		defer cancel()
+		return nil, errors.Join(err, made.Close(ctx))
+	}
+	return &Client{plan: plan, deps: deps, producer: made, store: opened, moved: make(chan struct{})}, nil
 }
 
 // Source is the source system that the client's records carry.
@@ -127,7 +148,7 @@ func (c *Client) Send(record producer.Outgoing, done func(producer.Sent)) error 
 // Partitions tells how many partitions the client owns.
 func (c *Client) Partitions() int {
 	if running := c.current(); running != nil {
-		return running.Partitions()
+		return running.consumer.Partitions()
 	}
 	return 0
 }
@@ -135,18 +156,16 @@ func (c *Client) Partitions() int {
 // Joined tells whether the client is a member of its group.
 func (c *Client) Joined() bool {
 	running := c.current()
-	return running != nil && running.Joined()
+	return running != nil && running.consumer.Joined()
 }
 
 // Stalled gives a reason for each thing of the consumer that stands still.
 func (c *Client) Stalled() []string {
-	c.mutex.Lock()
-	running, chain := c.consumer, c.chain
-	c.mutex.Unlock()
+	running := c.current()
 	if running == nil {
 		return nil
 	}
-	return append(running.Stalled(), c.deaf(chain)...)
+	return append(running.consumer.Stalled(), c.deaf(running.chain)...)
 }
 
 // deaf names the handlers that go on long after their time was over.
@@ -161,10 +180,10 @@ func (c *Client) deaf(chain *mode.Chain) []string {
 	return reasons
 }
 
-func (c *Client) current() *consumer.Consumer {
+func (c *Client) current() *run {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	return c.consumer
+	return c.run
 }
 
 // move changes the phase and wakes those that wait for it. The mutex is held.

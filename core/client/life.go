@@ -12,7 +12,9 @@ import (
 	"prosody/core/kafka"
 	"prosody/core/observe"
 	"prosody/core/pipeline"
+	"prosody/core/pipeline/gate"
 	"prosody/core/pipeline/mode"
+	"prosody/core/pipeline/monopoly"
 	"prosody/core/pipeline/schedule"
 )
 
@@ -37,7 +39,7 @@ func (c *Client) Subscribe(ctx context.Context, host Host) error {
 	c.move(starting)
 	c.mutex.Unlock()
 
-	started, probe, chain, err := c.start(ctx, host)
+	started, err := c.start(ctx, host)
 
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -46,25 +48,28 @@ func (c *Client) Subscribe(ctx context.Context, host Host) error {
 		c.move(idle)
 		return err
 	}
-	c.consumer, c.probe, c.chain = started, probe, chain
+	c.run = started
 	c.move(running)
 	return nil
 }
 
-func (c *Client) start(ctx context.Context, host Host) (*consumer.Consumer, *observe.Probe, *mode.Chain, error) {
+// start makes a run; what it began ends again when something fails.
+func (c *Client) start(ctx context.Context, host Host) (*run, error) {
 	settings := c.plan.config
-	chain, err := c.compose(host)
-	if err != nil {
-		return nil, nil, nil, err
+	made := &run{keep: c.keep()}
+	failed := func(err error) (*run, error) {
+		return nil, errors.Join(fault.Wrap(fault.Config, err, "failed to initialize consumer"), c.end(made))
 	}
-	var probe *observe.Probe
+	var err error
+	if made.chain, err = c.compose(host, made.keep); err != nil {
+		return failed(err)
+	}
 	if !settings.Mock && settings.ProbePort >= 0 {
-		if probe, err = observe.Listen(settings.ProbePort, c, c.target("prosody.probe")); err != nil {
-			chain.Close()
-			return nil, nil, nil, fault.Wrap(fault.Config, err, "failed to initialize consumer")
+		if made.probe, err = observe.Listen(settings.ProbePort, c, c.target("prosody.probe")); err != nil {
+			return failed(err)
 		}
 	}
-	started, err := consumer.Start(ctx, consumer.Options{
+	made.consumer, err = consumer.Start(ctx, consumer.Options{
 		Cluster:         c.plan.cluster(c.deps.Memory),
 		Servers:         settings.BootstrapServers,
 		Group:           settings.GroupID,
@@ -79,18 +84,29 @@ func (c *Client) start(ctx context.Context, host Host) (*consumer.Consumer, *obs
 		Clock:           c.deps.Clock,
 		Fault:           c.deps.Fault,
 		Log:             c.target("prosody.consumer"),
-		Handler:         chain,
+		Handler:         made.chain,
 		Decode:          event.Decode,
-		Invalid:         c.invalid(chain),
+		Invalid:         c.invalid(made.chain),
+		Ledger:          made.keep,
+		Timers:          made.keep.timers,
 	})
 	if err != nil {
-		chain.Close()
-		if probe != nil {
-			err = errors.Join(err, c.silence(probe))
-		}
-		return nil, nil, nil, fault.Wrap(fault.Config, err, "failed to initialize consumer")
+		return failed(err)
 	}
-	return started, probe, chain, nil
+	made.keep.consumer.Store(made.consumer)
+	return made, nil
+}
+
+// end closes what belongs to a consumer that has stopped.
+func (c *Client) end(run *run) error {
+	err := run.keep.close()
+	if run.chain != nil {
+		run.chain.Close()
+	}
+	if run.probe != nil {
+		err = errors.Join(err, c.silence(run.probe))
+	}
+	return err
 }
 
 // Unsubscribe stops the consumer; several at once wait for the same end.
@@ -128,16 +144,10 @@ func (c *Client) Unsubscribe(ctx context.Context) error {
 
 // stop ends the consumer and what belongs to it. Nobody else does so meanwhile.
 func (c *Client) stop(ctx context.Context) error {
+	running := c.current()
+	err := errors.Join(running.consumer.Stop(ctx), c.end(running))
 	c.mutex.Lock()
-	running, probe, chain := c.consumer, c.probe, c.chain
-	c.mutex.Unlock()
-	err := running.Stop(ctx)
-	chain.Close()
-	if probe != nil {
-		err = errors.Join(err, c.silence(probe))
-	}
-	c.mutex.Lock()
-	c.consumer, c.probe, c.chain = nil, nil, nil
+	c.run = nil
 	c.mutex.Unlock()
 	if err != nil {
 		return fault.Wrap(fault.Kafka, err, "the consumer did not stop cleanly")
@@ -188,8 +198,16 @@ func (c *Client) Shutdown(ctx context.Context) error {
 }
 
 // compose makes the chain of the client's mode around the host's handler.
-func (c *Client) compose(host Host) (*mode.Chain, error) {
+func (c *Client) compose(host Host, kept *keep) (*mode.Chain, error) {
 	settings := c.plan.config
+	var share *monopoly.Options
+	if settings.MonopolizationEnabled {
+		share = &monopoly.Options{
+			Threshold: settings.MonopolizationThreshold,
+			Window:    settings.MonopolizationWindow,
+			Cache:     settings.MonopolizationCacheSize,
+		}
+	}
 	return mode.New(mode.Options{
 		Mode:          settings.Mode,
 		Host:          host,
@@ -204,6 +222,13 @@ func (c *Client) compose(host Host) (*mode.Chain, error) {
 			WaitWeight:    settings.SchedulerWaitWeight,
 			Cache:         settings.SchedulerCacheSize,
 		},
+		Defer:    settings.DeferEnabled,
+		Base:     settings.DeferBase,
+		Most:     settings.DeferMaxDelay,
+		Gate:     gate.Options{Threshold: settings.DeferFailureThreshold, Window: settings.DeferFailureWindow},
+		Monopoly: share,
+		Read:     kept.loader.Read,
+
 		FailureTopic: settings.FailureTopic,
 		Group:        settings.GroupID,
 		Source:       settings.SourceSystem,

@@ -6,6 +6,7 @@ import (
 	"prosody/core/consumer"
 	"prosody/core/pipeline"
 	"prosody/core/producer"
+	"prosody/core/timer"
 )
 
 // Stats is what a client can tell about itself.
@@ -15,6 +16,8 @@ type Stats struct {
 	Producer producer.Stats     `json:"producer"`
 	Pipeline *pipeline.Snapshot `json:"pipeline,omitempty"`
 	Consumer *consumer.Snapshot `json:"consumer,omitempty"`
+	Timers   *timer.Facts       `json:"timers,omitempty"`
+	Keys     *Keys              `json:"keys,omitempty"`
 }
 
 // Stats gives counters and the state of each partition as JSON.
@@ -25,12 +28,9 @@ func (c *Client) Stats() ([]byte, error) {
 	if err != nil {
 		stats.State = "configuration failed"
 	}
-	c.mutex.Lock()
-	running, chain := c.consumer, c.chain
-	c.mutex.Unlock()
-	if running != nil {
-		pipeline, consumer := chain.Counts.Snapshot(), running.Snapshot()
-		stats.Pipeline, stats.Consumer = &pipeline, &consumer
+	if running := c.current(); running != nil {
+		pipeline, consumer, timers := running.chain.Counts.Snapshot(), running.consumer.Snapshot(), running.keep.timers.Snapshot()
+		stats.Pipeline, stats.Consumer, stats.Timers, stats.Keys = &pipeline, &consumer, &timers, running.keep.keys()
 	}
 	return json.Marshal(stats)
 }

@@ -12,16 +12,12 @@ import (
 	"time"
 )
 
-// storeRequired turns the check for cassandra_nodes on. No store is used yet; the durable record of
-// core/entity turns it on.
-const storeRequired = false
-
 // require reports what is missing and what does not go together.
 func (r *resolver) require() {
 	c := r.config
 	r.need("bootstrap_servers", len(c.BootstrapServers) > 0, "value required", Create)
 	r.need("source_system", c.SourceSystem != "" || c.GroupID != "", "value required where group_id is not set", Create)
-	r.need("cassandra_nodes", !storeRequired || c.Mock || len(c.CassandraNodes) > 0, "value required unless mock", Create)
+	r.need("cassandra_nodes", c.Mock || len(c.CassandraNodes) > 0, "value required unless mock", Create)
 	r.need("group_id", c.GroupID != "", "value required to consume", Consumer)
 	r.need("subscribed_topics", len(c.SubscribedTopics) > 0, "value required to consume", Subscribe)
 	r.need("failure_topic", c.FailureTopic != "" || c.Mode != ModeLowLatency, "value required in mode low-latency", Consumer)

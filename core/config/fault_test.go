@@ -150,6 +150,9 @@ func TestPureProducer(t *testing.T) {
 	source := &Source{}
 	require.NoError(t, source.Set("bootstrap_servers", "x"))
 	require.NoError(t, source.Set("source_system", "x"))
+	_, faults := Resolve(source, Map{})
+	assert.ErrorContains(t, faults.Err(Create), "$PROSODY_CASSANDRA_NODES")
+	require.NoError(t, source.Set("cassandra_nodes", "x"))
 	c, faults := Resolve(source, Map{"PROSODY_MAX_CONCURRENCY": "many"})
 	assert.NoError(t, faults.Err(Value))
 	assert.NoError(t, faults.Err(Create))
@@ -255,7 +258,8 @@ func TestCheckReportsEveryFault(t *testing.T) {
 		assert.NotEmpty(t, row.Message)
 	}
 	assert.Equal(t, []string{"nonsense/value/unknown", "mode/value/value", "max_concurrency/subscribe/range", "poll_interval/consumer/value",
-		"bootstrap_servers/create/missing", "source_system/create/missing", "group_id/consumer/missing", "subscribed_topics/subscribe/missing"}, names)
+		"bootstrap_servers/create/missing", "source_system/create/missing", "cassandra_nodes/create/missing", "group_id/consumer/missing",
+		"subscribed_topics/subscribe/missing"}, names)
 	assert.JSONEq(t, "[]", string(Check(enough(), nil)))
 }
 

@@ -1,0 +1,156 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"prosody/core/config"
+	"prosody/core/consumer"
+	"prosody/core/entity"
+	"prosody/core/fault"
+	"prosody/core/kafka"
+	"prosody/core/loader"
+	"prosody/core/store"
+	"prosody/core/store/cassandra"
+	"prosody/core/timer"
+)
+
+// connecting bounds the time to reach the store and to make its tables.
+const connecting = time.Minute
+
+// connect opens the store of a plan: that of mock mode, which clients with the same
+// servers share, or Cassandra.
+func connect(plan *Plan, deps Deps) (store.Store, error) {
+	settings := plan.config
+	if settings.Mock {
+		return deps.Stores.Store(strings.Join(settings.BootstrapServers, ",")), nil
+	}
+	options := cassandra.Options{
+		Nodes:       settings.CassandraNodes,
+		Keyspace:    settings.CassandraKeyspace,
+		User:        settings.CassandraUser,
+		Password:    settings.CassandraPassword,
+		Datacenter:  settings.CassandraDatacenter,
+		Rack:        settings.CassandraRack,
+		Retention:   settings.CassandraRetention,
+		Replication: settings.CassandraReplication,
+		Verify:      settings.CassandraSchema == config.SchemaVerify,
+		Clock:       deps.Clock,
+		Log:         deps.Log.With("target", "prosody.store"),
+	}
+	if settings.CassandraTLS {
+		options.TLS = &cassandra.TLS{
+			CA: settings.CassandraTLSCA, Cert: settings.CassandraTLSCert, Key: settings.CassandraTLSKey,
+			Verify: settings.CassandraTLSVerify,
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), connecting)
+	defer cancel()
+	opened, err := cassandra.Open(ctx, options)
+	if err != nil {
+		return nil, fault.Wrap(fault.Config, err, "failed to initialize store")
+	}
+	return opened, nil
+}
+
+// keep is what one consumer knows durably. It is the consumer's ledger.
+type keep struct {
+	keeper   *entity.Keeper
+	timers   *timer.Timers
+	loader   *loader.Loader
+	consumer atomic.Pointer[consumer.Consumer]
+}
+
+func (c *Client) keep() *keep {
+	settings := c.plan.config
+	made := &keep{loader: loader.New(loader.Options{
+		Cluster: c.plan.cluster(c.deps.Memory), Servers: settings.BootstrapServers, Properties: settings.Kafka,
+		Timeout: settings.LoaderSeekTimeout, Discard: settings.LoaderDiscardThreshold, Cache: settings.LoaderCacheSize,
+		Log: c.target("prosody.loader"),
+	})}
+	made.keeper = entity.New(entity.Options{
+		Store: c.store, Group: settings.GroupID, Version: settings.IdempotenceVersion, TTL: settings.IdempotenceTTL,
+		Cache: settings.IdempotenceCacheSize, Bytes: settings.StateOwnedCacheSize, Slab: settings.SlabSize,
+		Recovery: settings.StateRecoveryDelay, Clock: c.deps.Clock, Log: c.target("prosody.entity"), Observer: made,
+	})
+	made.timers = timer.New(timer.Options{
+		Index: c.store, Open: made.open, Count: made.count, Fault: c.deps.Fault, Slab: settings.SlabSize,
+		Limit: 2 * settings.MaxUncommitted, Clock: c.deps.Clock, Log: c.target("prosody.timer"),
+	})
+	return made
+}
+
+func (k *keep) open(ctx context.Context, lease timer.Lease, key string) (timer.Key, error) {
+	given, ok := lease.(*entity.Lease)
+	if !ok {
+		return nil, fault.New(fault.Internal, "a lease of an unknown kind")
+	}
+	return given.Open(ctx, key)
+}
+
+func (k *keep) count(topic string) (int, bool) {
+	if running := k.consumer.Load(); running != nil {
+		return running.Count(topic)
+	}
+	return 0, false
+}
+
+// Changed passes on what a commit has changed.
+func (k *keep) Changed(lease *entity.Lease, key string, change entity.Change) {
+	k.timers.Changed(lease, key, change)
+}
+
+// Assign begins an assignment.
+func (k *keep) Assign(name kafka.Partition, _ context.Context) any {
+	lease := k.keeper.Assign(name)
+	k.loader.Drop(name)
+	k.timers.Assign(lease)
+	return lease
+}
+
+// Flush writes the marks that wait.
+func (k *keep) Flush(ctx context.Context, names []kafka.Partition) ([]kafka.Partition, error) {
+	return k.keeper.Flush(ctx, names)
+}
+
+// Fence ends the right to commit.
+func (k *keep) Fence(lease any) {
+	if given, ok := lease.(*entity.Lease); ok {
+		given.Fence()
+	}
+}
+
+// End gives an assignment up.
+func (k *keep) End(lease any) {
+	if given, ok := lease.(*entity.Lease); ok {
+		given.End()
+		k.timers.Leave(given)
+	}
+}
+
+// Hold refuses commits while the group may not know the member.
+func (k *keep) Hold(held bool) { k.keeper.Hold(held) }
+
+// close ends what works in the background.
+func (k *keep) close() error {
+	k.timers.Close()
+	if err := k.loader.Close(); err != nil {
+		return errors.Join(errors.New("the loader of records did not close"), err)
+	}
+	return nil
+}
+
+// Keys is what is kept of keys in memory.
+type Keys struct {
+	Loaded    int   `json:"loaded"`
+	Bytes     int64 `json:"bytes"`
+	Unwritten int   `json:"unwritten"` // that have marks which are not written yet
+}
+
+func (k *keep) keys() *Keys {
+	loaded, bytes, unwritten := k.keeper.Stats()
+	return &Keys{loaded, bytes, unwritten}
+}
