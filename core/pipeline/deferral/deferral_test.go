@@ -326,6 +326,63 @@ func TestLargePayloadsComeFromTheLog(t *testing.T) {
 	})
 }
 
+func TestAnotherKeyAtItsOffsetIsALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, nil)
+		large := `"` + strings.Repeat("x", 70_000) + `"`
+		b.script = failing(large, 1, Fail("boom"))
+		b.read = func(at kafka.Partition, offset int64) (*kafka.Record, error) {
+			return &kafka.Record{Topic: at.Topic, Partition: at.Index, Offset: offset, Key: []byte("other"), Value: []byte(large)}, nil
+		}
+		b.handle(b.message(large))
+		assert.Equal(t, pipeline.Permanent, b.retry())
+		assert.Len(t, b.lines, 1)
+		assert.Zero(t, b.due)
+	})
+}
+
+// While a timer waits in the queue, the same second may be scheduled anew: that is
+// another timer, which the end of the first leaves alone.
+func TestSameSecondWhileATimerIsDeferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, nil)
+		second := time.Now().Unix() + 5
+		var listed []int64
+		fail := true
+		b.script = func(i *pipeline.Invocation) pipeline.Outcome {
+			if i.Event.Kind == event.Timer {
+				if fail {
+					fail = false
+					return Fail("boom")
+				}
+				listed, _ = i.Txn.Scheduled(t.Context())
+			}
+			return Done()
+		}
+		add := func() {
+			record, err := b.keeper.Open(t.Context(), b.lease, "k")
+			require.NoError(t, err)
+			defer record.Close()
+			txn := record.Begin(nil)
+			require.NoError(t, txn.Schedule(t.Context(), second, true))
+			txn.Discard()
+		}
+		add()
+		timer := b.event(event.Timer)
+		timer.Timestamp = second * 1000
+		b.handle(timer)
+		add()
+		assert.Equal(t, pipeline.Success, b.retry())
+		assert.Equal(t, []int64{second}, listed)
+		record, err := b.keeper.Open(t.Context(), b.lease, "k")
+		require.NoError(t, err)
+		defer record.Close()
+		timers, err := record.Timers(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, timers, 1)
+	})
+}
+
 func TestLostRecordsAreDeadLetters(t *testing.T) {
 	for _, topic := range []string{"", "failures"} {
 		synctest.Test(t, func(t *testing.T) {
