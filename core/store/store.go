@@ -54,6 +54,7 @@ type Range struct {
 // Batch is one atomic change of an entity. Stamp (µs) orders it: of two writes to a
 // slot the one with the higher stamp stays, in whatever order they arrive. Root and Puts
 // are written at Stamp, Deletes and Ranges at Stamp-1, so stamps of a key grow by two.
+// Puts name a slot at most once.
 type Batch struct {
 	Stamp   int64
 	Root    []byte // nil leaves it; not empty otherwise
@@ -109,7 +110,7 @@ type Store interface {
 	// Scan reads up to limit rows of a range, ascending or backward, and whether there
 	// are more. The next page starts at From = last coordinate + "\x00", or backward
 	// at To = last coordinate. Deleted rows inside the range cost time: start at a
-	// known bound.
+	// known bound. With a limit below 5,000 the rows are those of one moment.
 	Scan(ctx context.Context, key Key, span Range, backward bool, limit int) (rows []Row, more bool, err error)
 	// Apply writes a batch: readers see all of it or nothing. The same batch may be
 	// applied again.

@@ -6,6 +6,7 @@ package cassandra
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -44,13 +45,12 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	cluster.Keyspace = options.Keyspace
 	// LOCAL_QUORUM means another quorum in another datacenter, so there is no way there.
 	cluster.HostFilter = gocql.DataCenterHostFilter(datacenter)
-	near := gocql.DCAwareRoundRobinPolicy(datacenter)
-	if options.Rack != "" {
-		near = gocql.RackAwareRoundRobinPolicy(datacenter, options.Rack)
-	}
-	cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(near, gocql.ShuffleReplicas())
+	cluster.PoolConfig.HostSelectionPolicy = policy(datacenter, options.Rack)
 	session, err := cluster.CreateSession()
 	if err != nil {
+		if strings.Contains(err.Error(), "host was filtered") {
+			return nil, fault.Wrap(fault.Config, err, "cassandra_nodes names none in datacenter "+datacenter)
+		}
 		return nil, failure("Open", err)
 	}
 	slabs, err := lru.New[registration, int64](registered)

@@ -37,9 +37,9 @@ func (s *Store) Root(ctx context.Context, key store.Key) ([]byte, error) {
 		return nil, err
 	}
 	var data []byte
-	err := s.read(ctx, key, store.Slot{Kind: root}, []string{""}, func(row store.Row) { data = row.Data })
+	err := s.read(ctx, "Root", key, store.Slot{Kind: root}, []string{""}, func(row store.Row) { data = row.Data })
 	if err != nil {
-		return nil, failure("Root", err)
+		return nil, err
 	}
 	return data, nil
 }
@@ -72,13 +72,13 @@ func (s *Store) Get(ctx context.Context, key store.Key, slots []store.Slot) ([][
 				size += len(coordinates[count])
 				count++
 			}
-			err := s.read(ctx, key, group, coordinates[:count], func(row store.Row) {
+			err := s.read(ctx, "Get", key, group, coordinates[:count], func(row store.Row) {
 				for _, i := range wanted[row.Slot] {
 					result[i] = append([]byte{}, row.Data...)
 				}
 			})
 			if err != nil {
-				return nil, failure("Get", err)
+				return nil, err
 			}
 			coordinates = coordinates[count:]
 		}
@@ -86,32 +86,32 @@ func (s *Store) Get(ctx context.Context, key store.Key, slots []store.Slot) ([][
 	return result, nil
 }
 
-func (s *Store) read(ctx context.Context, key store.Key, group store.Slot, coordinates []string, visit func(store.Row)) error {
+func (s *Store) read(ctx context.Context, op string, key store.Key, group store.Slot, coordinates []string, visit func(store.Row)) error {
 	if len(coordinates) == 1 {
 		query := s.session.Query(readOne, key.Group, key.Topic, key.Key, int8(group.Kind), group.Name, coordinates[0])
-		return rows(ctx, query, group.Kind, group.Name, visit)
+		return rows(ctx, op, query, group.Kind, group.Name, visit)
 	}
 	list := make([][]byte, len(coordinates))
 	for i := range coordinates {
 		list[i] = []byte(coordinates[i])
 	}
 	query := s.session.Query(readMany, key.Group, key.Topic, key.Key, int8(group.Kind), group.Name, list)
-	return rows(ctx, query, group.Kind, group.Name, visit)
+	return rows(ctx, op, query, group.Kind, group.Name, visit)
 }
 
 // rows visits all rows that a query answers; at an error the visits count for nothing.
-func rows(ctx context.Context, query *gocql.Query, kind store.Kind, name string, visit func(store.Row)) error {
-	iter := query.IterContext(ctx)
-	for {
+func rows(ctx context.Context, op string, query *gocql.Query, kind store.Kind, name string, visit func(store.Row)) error {
+	return scan(ctx, op, query, func(iter *gocql.Iter) bool {
 		row := store.Row{Slot: store.Slot{Kind: kind, Name: name}}
 		if !iter.Scan(&row.Coordinate, &row.Data) {
-			return iter.Close()
+			return false
 		}
 		if row.Data == nil {
 			row.Data = []byte{}
 		}
 		visit(row)
-	}
+		return true
+	})
 }
 
 // Scan reads rows of a range. Up to 4,999 rows are one snapshot.
@@ -134,9 +134,9 @@ func (s *Store) Scan(ctx context.Context, key store.Key, span store.Range, back 
 	values = append(values, limit+1)
 	query := s.session.Query(statement+limited, values...).PageSize(min(limit+1, page))
 	var result []store.Row
-	err := rows(ctx, query, span.Kind, span.Name, func(row store.Row) { result = append(result, row) })
+	err := rows(ctx, "Scan", query, span.Kind, span.Name, func(row store.Row) { result = append(result, row) })
 	if err != nil {
-		return nil, false, failure("Scan", err)
+		return nil, false, err
 	}
 	if len(result) > limit {
 		return result[:limit], true, nil
@@ -187,7 +187,7 @@ func (s *Store) Apply(ctx context.Context, key store.Key, batch store.Batch) err
 		return nil
 	case 1:
 		only := &write.Entries[0]
-		return failure("Apply", s.session.Query(only.Stmt, only.Args...).ExecContext(ctx))
+		return exec(ctx, "Apply", s.session.Query(only.Stmt, only.Args...))
 	}
-	return failure("Apply", write.ExecContext(ctx))
+	return exec(ctx, "Apply", write)
 }

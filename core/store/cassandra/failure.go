@@ -3,9 +3,7 @@ package cassandra
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"net"
 	"strings"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -27,6 +25,32 @@ func failure(op string, err error) error {
 		kind = fault.TooLarge
 	}
 	return fault.Wrap(kind, err, "cassandra "+op)
+}
+
+// guard makes an error of kind Store of any failure of the driver, its panics too: it is
+// no part of ours that would end the process.
+func guard(op string, call func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fault.New(fault.Store, "cassandra %s: the driver panicked: %v", op, cause)
+		}
+	}()
+	return failure(op, call())
+}
+
+// exec sends a write.
+func exec(ctx context.Context, op string, write gocql.Statement) error {
+	return guard(op, func() error { return write.ExecContext(ctx) })
+}
+
+// scan reads all rows of a query; next reads one, or says that there is none.
+func scan(ctx context.Context, op string, query *gocql.Query, next func(*gocql.Iter) bool) error {
+	return guard(op, func() error {
+		iter := query.IterContext(ctx)
+		for next(iter) {
+		}
+		return iter.Close()
+	})
 }
 
 // large says whether a node refused a request for its size, because its limits are lower
@@ -55,19 +79,18 @@ func denied(err error) bool {
 	return errors.As(err, &rights) || errors.As(err, &password)
 }
 
-// retry lets a request be sent twice: at once over another connection when one broke,
-// to another node when a node did not do it. All requests are idempotent.
+// retry lets a request be sent three times: at once over another connection when one
+// broke, to another node when a node did not do it. All requests are idempotent.
 type retry struct{}
 
 // Attempt says whether there may be another.
 func (retry) Attempt(request gocql.RetryableQuery) bool {
-	return request.Attempts() < 2 && request.Context().Err() == nil
+	return request.Attempts() < 3 && request.Context().Err() == nil
 }
 
 // GetRetryType says where the next attempt goes.
 func (retry) GetRetryType(err error) gocql.RetryType {
 	var (
-		broken      net.Error
 		unavailable *gocql.RequestErrUnavailable
 		overloaded  *gocql.RequestErrOverloaded
 		starting    *gocql.RequestErrBootstrapping
@@ -76,17 +99,15 @@ func (retry) GetRetryType(err error) gocql.RetryType {
 		answer      gocql.RequestError
 	)
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, gocql.ErrFrameTooBig):
 		return gocql.Rethrow
 	case errors.As(err, &unavailable), errors.As(err, &overloaded), errors.As(err, &starting),
 		errors.As(err, &write), errors.As(err, &read), errors.Is(err, gocql.ErrTimeoutNoResponse):
 		return gocql.RetryNextHost
-	case errors.As(err, &answer), errors.Is(err, gocql.ErrFrameTooBig):
+	case errors.As(err, &answer):
 		return gocql.Rethrow
-	case errors.Is(err, gocql.ErrConnectionClosed), errors.Is(err, io.EOF), errors.As(err, &broken):
-		return gocql.Retry
 	}
-	return gocql.RetryNextHost
+	return gocql.Retry // the connection broke
 }
 
 // logger passes what the driver says on; most of it is for debugging.

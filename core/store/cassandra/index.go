@@ -1,9 +1,12 @@
 package cassandra
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"prosody/core/store"
 )
@@ -42,7 +45,7 @@ func (s *Store) AddHint(ctx context.Context, shard store.Shard, slab store.Slab,
 	// Nobody drops a slab that is not over, so only then a memory of it is worth something.
 	lasting := stamp < (slab.Start+slab.Size)*1e6-skew.Microseconds()
 	if lasting && s.known(it, ttl) {
-		return failure("AddHint", hint.ExecContext(ctx))
+		return exec(ctx, "AddHint", hint)
 	}
 	longer := ttl
 	if ttl > 0 {
@@ -51,15 +54,12 @@ func (s *Store) AddHint(ctx context.Context, shard store.Shard, slab store.Slab,
 	var first, second error
 	var both sync.WaitGroup
 	both.Go(func() {
-		first = s.session.Query(addSlab, shard.Group, shard.Topic, shard.Partition, slab.Start, slab.Size, stamp, s.ttl(longer)).ExecContext(ctx)
+		first = exec(ctx, "AddHint", s.session.Query(addSlab, shard.Group, shard.Topic, shard.Partition, slab.Start, slab.Size, stamp, s.ttl(longer)))
 	})
-	second = hint.ExecContext(ctx)
+	second = exec(ctx, "AddHint", hint)
 	both.Wait()
-	if first != nil || second != nil {
-		if first == nil {
-			first = second
-		}
-		return failure("AddHint", first)
+	if err := cmp.Or(first, second); err != nil {
+		return err
 	}
 	if lasting {
 		s.slabs.Add(it, s.end(longer))
@@ -89,7 +89,7 @@ func (s *Store) DropHint(ctx context.Context, shard store.Shard, slab store.Slab
 	if err := store.CheckKey(store.Key{Group: shard.Group, Topic: shard.Topic, Key: key}); err != nil {
 		return err
 	}
-	return failure("DropHint", s.session.Query(dropHint, stamp, shard.Group, shard.Topic, shard.Partition, slab.Start, slab.Size, key).ExecContext(ctx))
+	return exec(ctx, "DropHint", s.session.Query(dropHint, stamp, shard.Group, shard.Topic, shard.Partition, slab.Start, slab.Size, key))
 }
 
 // Hints reads keys of a slab.
@@ -104,14 +104,18 @@ func (s *Store) Hints(ctx context.Context, shard store.Shard, slab store.Slab, a
 		statement = someHint
 		values = append(values, after)
 	}
-	iter := s.session.Query(statement+limited, append(values, limit)...).PageSize(min(limit, page)).IterContext(ctx)
+	query := s.session.Query(statement+limited, append(values, limit)...).PageSize(min(limit, page))
 	var keys []string
-	var key string
-	for iter.Scan(&key) {
+	err := scan(ctx, "Hints", query, func(iter *gocql.Iter) bool {
+		var key string
+		if !iter.Scan(&key) {
+			return false
+		}
 		keys = append(keys, key)
-	}
-	if err := iter.Close(); err != nil {
-		return nil, failure("Hints", err)
+		return true
+	})
+	if err != nil {
+		return nil, err
 	}
 	return keys, nil
 }
@@ -121,14 +125,18 @@ func (s *Store) Slabs(ctx context.Context, shard store.Shard, until int64) ([]st
 	if err := store.CheckKey(store.Key{Group: shard.Group, Topic: shard.Topic}); err != nil {
 		return nil, err
 	}
-	iter := s.session.Query(readSlab, shard.Group, shard.Topic, shard.Partition, until).PageSize(page).IterContext(ctx)
+	query := s.session.Query(readSlab, shard.Group, shard.Topic, shard.Partition, until).PageSize(page)
 	var slabs []store.Slab
-	var slab store.Slab
-	for iter.Scan(&slab.Start, &slab.Size) {
+	err := scan(ctx, "Slabs", query, func(iter *gocql.Iter) bool {
+		var slab store.Slab
+		if !iter.Scan(&slab.Start, &slab.Size) {
+			return false
+		}
 		slabs = append(slabs, slab)
-	}
-	if err := iter.Close(); err != nil {
-		return nil, failure("Slabs", err)
+		return true
+	})
+	if err != nil {
+		return nil, err
 	}
 	return slabs, nil
 }
@@ -140,9 +148,9 @@ func (s *Store) DropSlab(ctx context.Context, shard store.Shard, slab store.Slab
 	}
 	s.slabs.Remove(registration{Shard: shard, Slab: slab})
 	for _, statement := range []string{emptied, dropSlab} {
-		err := s.session.Query(statement, stamp, shard.Group, shard.Topic, shard.Partition, slab.Start, slab.Size).ExecContext(ctx)
+		err := exec(ctx, "DropSlab", s.session.Query(statement, stamp, shard.Group, shard.Topic, shard.Partition, slab.Start, slab.Size))
 		if err != nil {
-			return failure("DropSlab", err)
+			return err
 		}
 	}
 	return nil

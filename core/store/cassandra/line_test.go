@@ -23,7 +23,6 @@ type line struct {
 	left    atomic.Int64 // bytes until all connections break; none when not positive
 	silent  atomic.Bool
 	delay   atomic.Int64 // of each answer
-	dialled sync.Map
 }
 
 func newLine() *line {
@@ -37,7 +36,6 @@ func (l *line) DialContext(ctx context.Context, network, address string) (net.Co
 	l.mutex.Lock()
 	down, target := l.down, l.target
 	l.mutex.Unlock()
-	l.dialled.Store(address, true)
 	if down != nil && down(address) {
 		return nil, errDown
 	}
@@ -64,6 +62,13 @@ func (l *line) cut(down func(string) bool) {
 	}
 }
 
+// open is how many connections there are.
+func (l *line) open() int {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return len(l.conns)
+}
+
 func always(string) bool { return true }
 
 func host(name string) func(string) bool {
@@ -86,7 +91,12 @@ type wire struct {
 }
 
 func (w *wire) Close() error {
-	w.once.Do(func() { close(w.gone) })
+	w.once.Do(func() {
+		close(w.gone)
+		w.line.mutex.Lock()
+		delete(w.line.conns, w)
+		w.line.mutex.Unlock()
+	})
 	return w.Conn.Close()
 }
 
