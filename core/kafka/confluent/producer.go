@@ -15,11 +15,13 @@ import (
 
 // What a producer starts from. Batches are small so that a record over the topic's
 // limit goes alone: a broker refuses a whole batch, librdkafka does not split it.
+// The limit of a record is the topic's: the client's own one is far above.
 var producerDefaults = map[string]string{
 	"compression.codec":                  "lz4",
 	"partitioner":                        "consistent",
 	"linger.ms":                          "0",
 	"batch.size":                         "8192",
+	"message.max.bytes":                  "67108864",
 	"topic.metadata.refresh.interval.ms": "5000",
 }
 
