@@ -163,6 +163,9 @@ func apart(t *testing.T, w World) {
 	later := store.Slot{Kind: store.Staged, Name: "n", Coordinate: "a"}
 	apply(t, w.Store, key, store.Batch{Stamp: 14, Puts: []store.Put{{Row: store.Row{Slot: other}}, {Row: store.Row{Slot: later}}, put("z", "1")}})
 	require.Equal(t, []string{"z=1"}, read(t, w.Store, key, all()))
+	rows, _, err := w.Store.Scan(t.Context(), key, all(), true, 10)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
 	apply(t, w.Store, key, store.Batch{Stamp: 16, Ranges: []store.Range{all()}})
 	data, err := w.Store.Get(t.Context(), key, []store.Slot{other, later, at("z")})
 	require.NoError(t, err)
