@@ -21,12 +21,14 @@ import (
 	"prosody/core/kafka"
 )
 
-// What a consumer starts from. The queue bounds what librdkafka holds in memory; the
-// short back-off keeps it full, the short refresh finds new topics and partitions.
+// What a consumer starts from. The first two bound what librdkafka holds in memory for
+// one partition; the short back-off keeps it full. A fetch of idle partitions holds up
+// the busy ones, so it waits shortly. The short refresh finds new topics and partitions.
 var consumerDefaults = map[string]string{
-	"queued.min.messages":                "100000",
-	"queued.max.messages.kbytes":         "16384",
+	"queued.min.messages":                "20000",
+	"queued.max.messages.kbytes":         "4096",
 	"fetch.queue.backoff.ms":             "10",
+	"fetch.wait.max.ms":                  "100",
 	"topic.metadata.refresh.interval.ms": "5000",
 	"heartbeat.interval.ms":              "1000",
 }
@@ -158,20 +160,14 @@ func (c *consumer) Subscribe(topics []string) error {
 }
 
 func (c *consumer) Pause(partitions []kafka.Partition) error {
-	return c.flow("pause", partitions, true, func(client *C.rd_kafka_t, made *C.rd_kafka_topic_partition_list_t) C.rd_kafka_resp_err_t {
-		return C.rd_kafka_pause_partitions(client, made)
-	})
+	return c.flow("pause", partitions, true)
 }
 
 func (c *consumer) Resume(partitions []kafka.Partition) error {
-	return c.flow("resume", partitions, false, func(client *C.rd_kafka_t, made *C.rd_kafka_topic_partition_list_t) C.rd_kafka_resp_err_t {
-		return C.rd_kafka_resume_partitions(client, made)
-	})
+	return c.flow("resume", partitions, false)
 }
 
-func (c *consumer) flow(
-	what string, partitions []kafka.Partition, paused bool, do func(*C.rd_kafka_t, *C.rd_kafka_topic_partition_list_t) C.rd_kafka_resp_err_t,
-) error {
+func (c *consumer) flow(what string, partitions []kafka.Partition, paused bool) error {
 	if !c.enter() {
 		return c.shut()
 	}
@@ -185,7 +181,11 @@ func (c *consumer) flow(
 	}
 	made := places(partitions)
 	defer free(made)
-	if code := do(C.prosody_client(c.native), made); code != 0 {
+	stop := C.int(0)
+	if paused {
+		stop = 1
+	}
+	if code := C.prosody_flow(c.native, made, stop); code != 0 {
 		return failure(what, library.ErrorCode(code), "")
 	}
 	for _, partition := range partitions {

@@ -9,10 +9,22 @@
 
 #define CHUNK 128    /* records taken at once */
 #define NOTES 1024   /* lines kept between two polls */
+#define PARKED 16    /* stopped lanes that keep what was fetched for them */
+#define NAP 1000     /* ms between two looks at the callbacks */
+
+/* The records of one assigned partition. It has a queue of its own, so that a partition
+ * stops by not being polled: pausing it would throw away what was fetched. */
+typedef struct {
+	char *topic;
+	int32_t partition;
+	rd_kafka_queue_t *queue;
+	atomic_int stopped;
+	int paused; /* stopped for real */
+} lane;
 
 struct prosody_consumer {
 	rd_kafka_t *rk;
-	rd_kafka_queue_t *queue; /* records and callbacks */
+	rd_kafka_queue_t *queue; /* callbacks, errors */
 	rd_kafka_queue_t *side;  /* answers to prosody_ask */
 	rd_kafka_queue_t *end;   /* while leaving */
 
@@ -24,11 +36,22 @@ struct prosody_consumer {
 	size_t header_capacity, header_count;
 	prosody_change *changes;
 	size_t change_capacity, change_count;
+	size_t bytes; /* of messages */
+	size_t turn;  /* lane that comes first */
+	int more;     /* a queue may have more */
 	int stop;    /* a callback ran: this poll takes no further chunk */
 	int closing; /* answer every revocation at once */
 
+	/* Only the polling thread changes the list; others look under mutex. */
+	lane **lanes;
+	size_t lane_capacity, lane_count;
+	int parked; /* lanes that are stopped and not paused; under mutex */
+
 	/* Any thread. */
 	pthread_mutex_t mutex;
+	pthread_cond_t ready;
+	int woken;         /* look into the queues again */
+	atomic_int roused; /* end the poll */
 	prosody_note *first, **last;
 	int notes, missed;
 	atomic_int waiting; /* notes > 0 */
@@ -105,7 +128,6 @@ static void on_error(rd_kafka_t *rk, int err, const char *reason, void *opaque) 
 		note(c, PROSODY_ERROR, err, NULL, reason);
 	}
 	c->stop = 1;
-	rd_kafka_queue_yield(c->queue);
 }
 
 static void change(prosody_consumer *c, int kind, const char *topic, int32_t partition) {
@@ -121,6 +143,119 @@ static void change(prosody_consumer *c, int kind, const char *topic, int32_t par
 	one->topic = strdup(topic);
 	one->partition = partition;
 	one->kind = kind;
+}
+
+static void wake(prosody_consumer *c) {
+	pthread_mutex_lock(&c->mutex);
+	c->woken = 1;
+	pthread_cond_signal(&c->ready);
+	pthread_mutex_unlock(&c->mutex);
+}
+
+/* A queue that was empty is not any more. librdkafka holds the lock of that queue, so
+ * no queue may be used under mutex. */
+static void on_ready(rd_kafka_t *rk, void *opaque) {
+	(void)rk;
+	wake(opaque);
+}
+
+/* Place of a partition's lane, or lane_count. */
+static size_t seek(const prosody_consumer *c, const char *topic, int32_t partition) {
+	size_t i = 0;
+	while (i < c->lane_count && (c->lanes[i]->partition != partition || strcmp(c->lanes[i]->topic, topic)))
+		i++;
+	return i;
+}
+
+static void lane_free(lane *l) {
+	rd_kafka_message_t *messages[CHUNK];
+	rd_kafka_queue_cb_event_enable(l->queue, NULL, NULL);
+	for (ssize_t got; (got = rd_kafka_consume_batch_queue(l->queue, 0, messages, CHUNK)) > 0;)
+		for (ssize_t i = 0; i < got; i++)
+			rd_kafka_message_destroy(messages[i]);
+	rd_kafka_queue_destroy(l->queue);
+	free(l->topic);
+	free(l);
+}
+
+static void close_lane(prosody_consumer *c, const char *topic, int32_t partition) {
+	lane *gone = NULL;
+	pthread_mutex_lock(&c->mutex);
+	size_t i = seek(c, topic, partition);
+	if (i < c->lane_count) {
+		gone = c->lanes[i];
+		c->parked -= gone->stopped && !gone->paused;
+		c->lanes[i] = c->lanes[--c->lane_count];
+	}
+	pthread_mutex_unlock(&c->mutex);
+	if (gone)
+		lane_free(gone);
+}
+
+/* Without a lane, when memory is short, records come by the common queue. */
+static void open_lane(prosody_consumer *c, const char *topic, int32_t partition) {
+	close_lane(c, topic, partition);
+	lane *l = calloc(1, sizeof *l);
+	if (!l)
+		return;
+	l->topic = strdup(topic);
+	l->partition = partition;
+	l->queue = rd_kafka_queue_get_partition(c->rk, topic, partition);
+	pthread_mutex_lock(&c->mutex);
+	if (c->lane_count == c->lane_capacity) {
+		size_t capacity = c->lane_capacity ? 2 * c->lane_capacity : 16;
+		lane **lanes = realloc(c->lanes, capacity * sizeof *lanes);
+		if (lanes) {
+			c->lanes = lanes;
+			c->lane_capacity = capacity;
+		}
+	}
+	int made = l->topic && l->queue && c->lane_count < c->lane_capacity;
+	if (made)
+		c->lanes[c->lane_count++] = l;
+	pthread_mutex_unlock(&c->mutex);
+	if (made) {
+		rd_kafka_queue_forward(l->queue, NULL);
+		rd_kafka_queue_cb_event_enable(l->queue, on_ready, c);
+		return;
+	}
+	if (l->queue)
+		rd_kafka_queue_destroy(l->queue);
+	free(l->topic);
+	free(l);
+}
+
+int prosody_flow(prosody_consumer *c, const rd_kafka_topic_partition_list_t *list, int stop) {
+	rd_kafka_topic_partition_list_t *others = rd_kafka_topic_partition_list_new(list->cnt);
+	pthread_mutex_lock(&c->mutex);
+	for (int i = 0; i < list->cnt; i++) {
+		const rd_kafka_topic_partition_t *one = &list->elems[i];
+		size_t at = seek(c, one->topic, one->partition);
+		lane *l = at < c->lane_count ? c->lanes[at] : NULL;
+		int pause = 1;
+		if (l && l->stopped == stop)
+			continue;
+		if (l && stop) {
+			l->paused = pause = c->parked >= PARKED;
+			c->parked += !pause;
+		} else if (l) {
+			pause = l->paused;
+			c->parked -= !pause;
+			l->paused = 0;
+		}
+		if (l)
+			l->stopped = stop;
+		if (pause)
+			rd_kafka_topic_partition_list_add(others, one->topic, one->partition);
+	}
+	pthread_mutex_unlock(&c->mutex);
+	int code = 0;
+	if (others->cnt > 0)
+		code = stop ? rd_kafka_pause_partitions(c->rk, others) : rd_kafka_resume_partitions(c->rk, others);
+	rd_kafka_topic_partition_list_destroy(others);
+	if (!stop)
+		wake(c);
+	return code;
 }
 
 /* Drops what this poll has taken of partitions that have gone since. */
@@ -167,11 +302,15 @@ static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err, rd_kafka_topic
 	case RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS:
 		/* A pause of an earlier assignment would hold. */
 		rd_kafka_resume_partitions(rk, list);
+		for (int i = 0; i < list->cnt; i++)
+			open_lane(c, list->elems[i].topic, list->elems[i].partition);
 		if (!failed(c, rd_kafka_incremental_assign(rk, list)))
 			kind = PROSODY_ASSIGNED;
 		break;
 	case RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS:
 		drop(c, list);
+		for (int i = 0; i < list->cnt; i++)
+			close_lane(c, list->elems[i].topic, list->elems[i].partition);
 		if (c->closing || list->cnt == 0 || rd_kafka_assignment_lost(rk)) {
 			if (failed(c, rd_kafka_incremental_unassign(rk, list)))
 				rd_kafka_assign(rk, NULL);
@@ -192,7 +331,6 @@ static void on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err, rd_kafka_topic
 	if (kind == PROSODY_ASSIGNED && list->cnt == 0)
 		change(c, kind, "", -1);
 	c->stop = 1;
-	rd_kafka_queue_yield(c->queue);
 }
 
 prosody_consumer *prosody_new(rd_kafka_conf_t *conf, char *why, size_t size) {
@@ -203,6 +341,11 @@ prosody_consumer *prosody_new(rd_kafka_conf_t *conf, char *why, size_t size) {
 		return NULL;
 	}
 	pthread_mutex_init(&c->mutex, NULL);
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->ready, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	c->last = &c->first;
 	rd_kafka_conf_set_opaque(conf, c);
 	rd_kafka_conf_set_log_cb(conf, on_log);
@@ -217,6 +360,7 @@ prosody_consumer *prosody_new(rd_kafka_conf_t *conf, char *why, size_t size) {
 	rd_kafka_poll_set_consumer(c->rk);
 	c->queue = rd_kafka_queue_get_consumer(c->rk);
 	c->side = rd_kafka_queue_new(c->rk);
+	rd_kafka_queue_cb_event_enable(c->queue, on_ready, c);
 	return c;
 }
 
@@ -258,6 +402,12 @@ static void headers(prosody_consumer *c, rd_kafka_message_t *m, prosody_item *it
 	}
 }
 
+static int64_t now_ms(void) {
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 static size_t weigh(rd_kafka_message_t *const *messages, size_t count) {
 	size_t size = 0;
 	for (size_t i = 0; i < count; i++)
@@ -265,28 +415,68 @@ static size_t weigh(rd_kafka_message_t *const *messages, size_t count) {
 	return size;
 }
 
+/* Takes what is ready in a queue, until there are limit records or bytes bytes. Then
+ * more may be there, and the next poll does not wait. */
+static void take(prosody_consumer *c, rd_kafka_queue_t *queue, size_t limit, size_t bytes) {
+	while (c->count < limit && c->bytes < bytes) {
+		size_t want = limit - c->count;
+		if (want > CHUNK)
+			want = CHUNK;
+		ssize_t got = rd_kafka_consume_batch_queue(queue, 0, c->messages + c->count, want);
+		if (got > 0) {
+			c->bytes += weigh(c->messages + c->count, (size_t)got);
+			c->count += (size_t)got;
+		}
+		/* A short chunk can also come of what was dropped. */
+		if (got < (ssize_t)want && rd_kafka_queue_length(queue) == 0)
+			return;
+		if (got <= 0)
+			break;
+	}
+	c->more = 1;
+}
+
+/* Callbacks first, then each lane has a share; the first one changes. */
+static void sweep(prosody_consumer *c, size_t limit, size_t bytes) {
+	c->more = 0;
+	take(c, c->queue, limit, bytes);
+	size_t lanes = c->lane_count;
+	c->turn++;
+	for (size_t i = 0; i < lanes && !c->stop && c->count < limit && c->bytes < bytes; i++) {
+		lane *l = c->lanes[(c->turn + i) % lanes];
+		if (!l->stopped)
+			take(c, l->queue, c->count + (limit - c->count + lanes - i - 1) / (lanes - i),
+			    c->bytes + (bytes - c->bytes + lanes - i - 1) / (lanes - i));
+	}
+	if (c->stop || c->count >= limit || c->bytes >= bytes)
+		c->more = 1;
+}
+
+/* Waits until a queue may have something, at most to the end. 0: that is over. */
+static int rest(prosody_consumer *c, int64_t end) {
+	int64_t left = end - now_ms();
+	if (left <= 0)
+		return 0;
+	int64_t until = now_ms() + (left < NAP ? left : NAP);
+	struct timespec at = {.tv_sec = until / 1000, .tv_nsec = until % 1000 * 1000000};
+	pthread_mutex_lock(&c->mutex);
+	while (!c->woken && pthread_cond_timedwait(&c->ready, &c->mutex, &at) == 0)
+		;
+	c->woken = 0;
+	pthread_mutex_unlock(&c->mutex);
+	return 1;
+}
+
 int prosody_poll(prosody_consumer *c, int wait_ms, int limit, size_t bytes) {
 	prosody_done(c);
 	if (limit < 1 || !reserve(c, (size_t)limit))
 		return 0;
 	c->stop = 0;
-	size_t want = 1, size = 0;
-	for (;;) {
-		ssize_t got = rd_kafka_consume_batch_queue(c->queue, wait_ms, c->messages + c->count, want);
-		if (got <= 0)
-			break;
-		size += weigh(c->messages + c->count, (size_t)got);
-		c->count += (size_t)got;
-		/* A short chunk: nothing more is ready. The first one is of one record. */
-		if (c->stop || size >= bytes || (wait_ms == 0 && (size_t)got < want))
-			break;
-		want = (size_t)limit - c->count;
-		if (want == 0)
-			break;
-		if (want > CHUNK)
-			want = CHUNK;
-		wait_ms = 0;
-	}
+	c->bytes = 0;
+	int64_t end = now_ms() + wait_ms;
+	do
+		sweep(c, (size_t)limit, bytes);
+	while (c->count == 0 && !c->stop && !atomic_exchange(&c->roused, 0) && (c->more ? now_ms() < end : rest(c, end)));
 	c->size = 0;
 	for (size_t i = 0; i < c->count; i++) {
 		rd_kafka_message_t *m = c->messages[i];
@@ -335,7 +525,10 @@ void prosody_forget(prosody_consumer *c) {
 	c->change_count = 0;
 }
 
-void prosody_wake(prosody_consumer *c) { rd_kafka_queue_yield(c->queue); }
+void prosody_wake(prosody_consumer *c) {
+	atomic_store(&c->roused, 1);
+	wake(c);
+}
 
 rd_kafka_t *prosody_client(prosody_consumer *c) { return c->rk; }
 
@@ -428,12 +621,6 @@ int prosody_answer(prosody_consumer *c, prosody_identity **identities) {
 	return found;
 }
 
-static int64_t now_ms(void) {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 int prosody_leave(prosody_consumer *c, int wait_ms) {
 	prosody_done(c);
 	if (!c->closing) {
@@ -457,6 +644,9 @@ int prosody_leave(prosody_consumer *c, int wait_ms) {
 }
 
 void prosody_stop(prosody_consumer *c) {
+	while (c->lane_count > 0)
+		close_lane(c, c->lanes[0]->topic, c->lanes[0]->partition);
+	rd_kafka_queue_cb_event_enable(c->queue, NULL, NULL);
 	if (c->end)
 		rd_kafka_queue_destroy(c->end);
 	rd_kafka_queue_destroy(c->side);
@@ -472,9 +662,11 @@ void prosody_free(prosody_consumer *c) {
 	}
 	prosody_forget(c);
 	free(c->changes);
+	free(c->lanes);
 	free(c->messages);
 	free(c->items);
 	free(c->headers);
+	pthread_cond_destroy(&c->ready);
 	pthread_mutex_destroy(&c->mutex);
 	free(c);
 }

@@ -70,6 +70,9 @@ prosody_note *prosody_take(prosody_consumer *c, int *missed);
 void prosody_wake(prosody_consumer *c);
 
 rd_kafka_t *prosody_client(prosody_consumer *c);
+/* Stops the delivery of partitions, or lets it go on. What was fetched for them stays,
+ * up to some partitions. Safe from any thread. */
+int prosody_flow(prosody_consumer *c, const rd_kafka_topic_partition_list_t *list, int stop);
 /* Answers a revocation. */
 int prosody_unassign(prosody_consumer *c, rd_kafka_topic_partition_list_t *list, char *why, size_t size);
 /* Goes on at the given offsets. */

@@ -172,7 +172,7 @@ func (c *consumer) changes(events *kafka.Events) {
 	C.prosody_forget(c.native)
 	if len(paused) > 0 {
 		made := places(slices.DeleteFunc(paused, func(at kafka.Partition) bool { return c.slots[at] == nil }))
-		C.rd_kafka_pause_partitions(C.prosody_client(c.native), made)
+		C.prosody_flow(c.native, made, 1)
 		free(made)
 	}
 	if revoked && len(c.waiting) == 0 {

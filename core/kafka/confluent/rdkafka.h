@@ -143,11 +143,15 @@ rd_kafka_t *rd_kafka_new(rd_kafka_type_t type, rd_kafka_conf_t *conf, char *errs
 void *rd_kafka_opaque(const rd_kafka_t *rk);
 rd_kafka_resp_err_t rd_kafka_pause_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *partitions);
 rd_kafka_resp_err_t rd_kafka_poll_set_consumer(rd_kafka_t *rk);
+void rd_kafka_queue_cb_event_enable(rd_kafka_queue_t *rkqu, void (*event_cb)(rd_kafka_t *rk, void *opaque), void
+    *opaque);
 void rd_kafka_queue_destroy(rd_kafka_queue_t *rkqu);
+void rd_kafka_queue_forward(rd_kafka_queue_t *src, rd_kafka_queue_t *dst);
 rd_kafka_queue_t *rd_kafka_queue_get_consumer(rd_kafka_t *rk);
+rd_kafka_queue_t *rd_kafka_queue_get_partition(rd_kafka_t *rk, const char *topic, int32_t partition);
+size_t rd_kafka_queue_length(rd_kafka_queue_t *rkqu);
 rd_kafka_queue_t *rd_kafka_queue_new(rd_kafka_t *rk);
 rd_kafka_event_t *rd_kafka_queue_poll(rd_kafka_queue_t *rkqu, int timeout_ms);
-void rd_kafka_queue_yield(rd_kafka_queue_t *rkqu);
 rd_kafka_resp_err_t rd_kafka_resume_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *partitions);
 rd_kafka_error_t *rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *partitions, int
     timeout_ms);
