@@ -120,8 +120,12 @@ func (d *deferral) aside(invocation *pipeline.Invocation, due int64, count uint3
 // head runs the first event of the queue, when it is due.
 func (d *deferral) head(ctx context.Context, invocation *pipeline.Invocation, queue entity.Queue) pipeline.Outcome {
 	now := d.after(0)
-	if queue.Head == queue.Tail || queue.Due > now {
-		return pipeline.Outcome{Class: pipeline.Success} // it has moved meanwhile
+	switch {
+	case queue.Head == queue.Tail:
+		return pipeline.Outcome{Class: pipeline.Success} // it was worked off meanwhile
+	case queue.Due > now:
+		// It has moved, or the clock was set back. The timers are to hear of it again.
+		return d.wait(invocation, queue.Due+1, queue.Count, "")
 	}
 	var data []byte
 	err := d.repeat(invocation, "read the deferred event", func() (err error) {
@@ -140,7 +144,7 @@ func (d *deferral) head(ctx context.Context, invocation *pipeline.Invocation, qu
 		d.Log.Warn("deferred event cannot be read, trying again", append(pipeline.Fields(call), slog.Any("error", err))...)
 		return d.again(invocation, queue.Count, err.Error())
 	}
-	invocation.Next = now
+	invocation.Next = max(now, queue.Due+1) // another time, which the timers hear of
 	if lost != nil {
 		return d.lose(invocation, lost, err)
 	}
@@ -169,8 +173,12 @@ func (d *deferral) head(ctx context.Context, invocation *pipeline.Invocation, qu
 
 // again lets the head wait for its next turn.
 func (d *deferral) again(invocation *pipeline.Invocation, count uint32, text string) pipeline.Outcome {
+	return d.wait(invocation, d.after(d.delay(count)), count, text)
+}
+
+func (d *deferral) wait(invocation *pipeline.Invocation, due int64, count uint32, text string) pipeline.Outcome {
 	txn := invocation.Begin()
-	txn.Retry(d.after(d.delay(count)), count)
+	txn.Retry(due, count)
 	invocation.Txn = txn
 	return pipeline.Outcome{Class: pipeline.Deferred, Text: text}
 }
