@@ -20,6 +20,8 @@ type changes struct {
 	base    Queue // the queue that the change of it rests on
 	queue   *Queue
 	rehome  bool
+	headers map[string]Header
+	done    []func()
 }
 
 // draft is one write. It stays the same however often it is tried.
@@ -34,7 +36,9 @@ type draft struct {
 	hints  []store.Slab // to be written first
 	shown  int          // how many of them are
 	change Change
-	plan   *plan // of a write that is too large for one batch
+	bare   bool     // it changes no header
+	done   []func() // hear of it
+	plan   *plan    // of a write that is too large for one batch
 }
 
 // margin keeps a slab's hint from counting as known near the slab's end: whoever clears
@@ -79,6 +83,8 @@ func (r *record) prepare(lease *Lease, c *changes, m Mark) (*draft, error) {
 		d.batch.Deletes = append(d.batch.Deletes, slot)
 	}
 	d.batch.Ranges = append(d.batch.Ranges, c.ranges...)
+	d.label(r.root.headers, c.headers, now)
+	d.bare, d.done = len(c.headers) == 0, c.done
 	if err := d.seal(r, now); err != nil {
 		return nil, err
 	}
@@ -193,7 +199,7 @@ func (d *draft) seal(r *record, now time.Time) error {
 
 // light tells that a draft without marks and queue changes nothing that is durable.
 func (d *draft) light() bool {
-	return d.notes == 0 && len(d.batch.Puts)+len(d.batch.Deletes)+len(d.batch.Ranges) == 0
+	return d.notes == 0 && d.bare && len(d.batch.Puts)+len(d.batch.Deletes)+len(d.batch.Ranges) == 0
 }
 
 // write makes a draft durable; with the gate. It may be repeated after an error.
@@ -229,6 +235,7 @@ func (k *Keeper) bound(ctx context.Context) (context.Context, context.CancelFunc
 
 // install makes memory follow a draft that is durable; with the gate.
 func (r *record) install(d *draft) {
+	defer d.tell()
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	k := r.keeper
@@ -250,6 +257,13 @@ func (r *record) install(d *draft) {
 		if !slices.ContainsFunc(r.notes, func(n note) bool { return n.lease == lease }) {
 			k.clean(r, lease)
 		}
+	}
+}
+
+// tell lets those know whose changes are durable.
+func (d *draft) tell() {
+	for _, done := range d.done {
+		done()
 	}
 }
 

@@ -120,6 +120,11 @@ func (k *Keeper) rest(r *record) {
 		return
 	}
 	k.idle.push(r)
+	k.shrink()
+}
+
+// shrink forgets what was not used for the longest time; under the mutex.
+func (k *Keeper) shrink() {
 	for len(k.keys) > k.options.Cache || k.bytes > k.options.Bytes {
 		oldest := k.idle.last()
 		if oldest == nil {

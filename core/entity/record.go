@@ -28,6 +28,7 @@ type record struct {
 	hints  map[store.Slab]struct{} // known to be written, under root.home
 	notes  []note                  // by age
 	flying int                     // notes of a write that is under way
+	shelf  Shelf
 
 	// Under keeper.mutex.
 	pins           int
@@ -104,6 +105,7 @@ func (r *record) load(ctx context.Context, lease *Lease) error {
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+	r.shelf = nil
 	r.loaded, r.last = true, max(last, loaded.root.stamp)
 	r.root, r.timers, r.ids, r.hints = loaded.root, loaded.timers, loaded.ids, loaded.hints
 	now := r.keeper.options.Clock.Now().Unix()
@@ -298,6 +300,12 @@ func (r *record) weigh() int64 {
 		32*cap(r.timers) + r.ids.size() + 32*len(r.hints) + 80*cap(r.notes)
 	for _, t := range r.timers {
 		size += len(t.trace)
+	}
+	for _, header := range r.root.headers {
+		size += 64 + len(header.Name) + len(header.Data)
+	}
+	if r.shelf != nil {
+		return int64(size) + r.shelf.Size()
 	}
 	return int64(size)
 }

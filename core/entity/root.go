@@ -27,6 +27,7 @@ type root struct {
 	queue   Queue
 	ids     int64 // when the last remembered id ends, in seconds
 	cells   bool
+	headers []Header // by name; never changed in place
 	stage   stage
 	unknown []byte // fields of a newer version
 }
@@ -65,6 +66,7 @@ const (
 	fieldStage
 	fieldChunks
 	fieldDecided
+	fieldHeader
 )
 
 func (r *root) encode() []byte {
@@ -108,6 +110,10 @@ func (r *root) encode() []byte {
 	number(fieldStage, uint64(r.stage.id))
 	number(fieldChunks, uint64(r.stage.chunks))
 	number(fieldDecided, protowire.EncodeBool(r.stage.decided))
+	for _, header := range r.headers {
+		b = protowire.AppendTag(b, fieldHeader, protowire.BytesType)
+		b = protowire.AppendBytes(b, header.encode())
+	}
 	return append(b, r.unknown...)
 }
 
@@ -205,6 +211,12 @@ func (r *root) bytes(field protowire.Number, packed []byte) (known, ok bool) {
 		for _, value := range values {
 			r.seconds = append(r.seconds, uint32(value))
 		}
+	case fieldHeader:
+		header, ok := decodeHeader(packed)
+		if !ok {
+			return true, false
+		}
+		r.headers = append(r.headers, header)
 	default:
 		return false, true
 	}
@@ -242,5 +254,5 @@ func (m mark) covers(event mark) bool {
 
 // lasting tells whether the root holds what must not end with a time to live.
 func (r *root) lasting() bool {
-	return r.timers > 0 || r.queue.Head != r.queue.Tail || r.cells || r.stage != stage{} || len(r.unknown) > 0
+	return r.timers > 0 || r.queue.Head != r.queue.Tail || r.cells || len(r.headers) > 0 || r.stage != stage{} || len(r.unknown) > 0
 }

@@ -119,36 +119,49 @@ func (t *Txn) Put(put store.Put) error {
 	if t.changes.bytes+size > MaxCommit {
 		return fault.New(fault.TooLarge, "an event changes more than %d bytes", MaxCommit)
 	}
-	t.changes.bytes += size
-	if t.changes.puts == nil {
-		t.changes.puts = map[store.Slot]store.Put{}
-	}
-	delete(t.changes.deletes, put.Slot)
-	t.changes.puts[put.Slot] = put
+	t.changes.put(put)
 	return nil
+}
+
+func (c *changes) put(put store.Put) {
+	c.drop(put.Slot)
+	if c.puts == nil {
+		c.puts = map[store.Slot]store.Put{}
+	}
+	delete(c.deletes, put.Slot)
+	c.puts[put.Slot] = put
+	c.bytes += len(put.Data) + len(put.Name) + len(put.Coordinate)
 }
 
 // Delete buffers the removal of a row.
 func (t *Txn) Delete(slot store.Slot) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.changes.drop(slot)
-	if t.changes.deletes == nil {
-		t.changes.deletes = map[store.Slot]struct{}{}
+	t.changes.remove(slot)
+}
+
+func (c *changes) remove(slot store.Slot) {
+	c.drop(slot)
+	if c.deletes == nil {
+		c.deletes = map[store.Slot]struct{}{}
 	}
-	t.changes.deletes[slot] = struct{}{}
+	c.deletes[slot] = struct{}{}
 }
 
 // Erase buffers the removal of a range of rows. What is put later stays.
 func (t *Txn) Erase(span store.Range) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	for slot := range t.changes.puts {
+	t.changes.erase(span)
+}
+
+func (c *changes) erase(span store.Range) {
+	for slot := range c.puts {
 		if span.Has(slot) {
-			t.changes.drop(slot)
+			c.drop(slot)
 		}
 	}
-	t.changes.ranges = append(t.changes.ranges, span)
+	c.ranges = append(c.ranges, span)
 }
 
 func (c *changes) drop(slot store.Slot) {
@@ -222,7 +235,7 @@ func (t *Txn) Dirty() bool {
 }
 
 func (c *changes) dirty() bool {
-	return !c.agenda.empty() || len(c.puts)+len(c.deletes)+len(c.ranges) > 0 || c.queue != nil
+	return !c.agenda.empty() || len(c.puts)+len(c.deletes)+len(c.ranges)+len(c.headers) > 0 || c.queue != nil
 }
 
 // Commit makes all of it durable, with the mark, in one write. Without changes the mark
