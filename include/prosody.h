@@ -425,8 +425,9 @@ PROSODY_API prosody_status prosody_admin_delete_topic(prosody_admin *admin, pros
 PROSODY_API void prosody_admin_destroy(prosody_admin *admin);
 
 /* ---- Mock mode ------------------------------------------------------------------------------- */
-/* Moves the clock of all clients in mock mode forward, for tests: timers, retries, time-outs and
-   lifetimes that become due do so now. It flows on from there. Stamps of records stay real. */
+/* Moves the clock of all clients in mock mode forward, for tests: timers and retries that become
+   due come now, and what has lived its time is gone. From there it flows on. How long handlers and
+   calls take is measured in real time. */
 PROSODY_API prosody_status prosody_mock_advance(int64_t milliseconds, prosody_error *error);
 
 /* ---- Parts ----------------------------------------------------------------------------------- */

@@ -40,7 +40,9 @@ type Deps struct {
 	Memory *memory.Registry // the embedded Kafka of mock mode
 	Stores *stores.Registry // the stores of mock mode; nil: one of the client's own
 	Log    *slog.Logger
-	Clock  clock.Clock // nil: the real one
+	// Clock tells when timers and retries are due and what has lived its time; nil: the
+	// real one. How long things take is measured in real time.
+	Clock clock.Clock
 	// Fault, when set, hears of a fault of Prosody itself.
 	Fault func(err error)
 }
@@ -102,7 +104,7 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 		Source:      plan.config.SourceSystem,
 		SendTimeout: plan.config.SendTimeout,
 		Cache:       plan.config.IdempotenceCacheSize,
-		Clock:       deps.Clock,
+		Clock:       clock.Real{},
 		Log:         deps.Log.With("target", "prosody.producer"),
 	})
 	if err != nil {
@@ -172,7 +174,7 @@ func (c *Client) Stalled() []string {
 func (c *Client) deaf(chain *mode.Chain) []string {
 	var reasons []string
 	for _, late := range chain.Late() {
-		if over := c.deps.Clock.Now().Sub(late.Since); over > c.plan.config.StallThreshold {
+		if over := time.Since(late.Since); over > c.plan.config.StallThreshold {
 			reasons = append(reasons, fmt.Sprintf("%s:%d: the %s handler of key %q has ignored its time-out for %s",
 				late.Event.Topic, late.Event.Partition, late.Event.Kind, late.Event.Key, over.Round(time.Second)))
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"prosody/core/clock"
 	"prosody/core/config"
 	"prosody/core/consumer"
 	"prosody/core/event"
@@ -81,7 +82,7 @@ func (c *Client) start(ctx context.Context, host Host) (*run, error) {
 		PollInterval:    settings.PollInterval,
 		ShutdownTimeout: settings.ShutdownTimeout,
 		StallThreshold:  settings.StallThreshold,
-		Clock:           c.deps.Clock,
+		Clock:           clock.Real{},
 		Fault:           c.deps.Fault,
 		Log:             c.target("prosody.consumer"),
 		Handler:         made.chain,
@@ -233,7 +234,8 @@ func (c *Client) compose(host Host, kept *keep) (*mode.Chain, error) {
 		Group:        settings.GroupID,
 		Source:       settings.SourceSystem,
 		Send:         c.producer.Send,
-		Clock:        c.deps.Clock,
+		Clock:        clock.Real{},
+		Dates:        c.deps.Clock,
 		Log:          c.target("prosody.pipeline"),
 	})
 }

@@ -72,7 +72,8 @@ type Options struct {
 	Source       string
 	Send         func(producer.Outgoing, func(producer.Sent)) error
 
-	Clock clock.Clock
+	Clock clock.Clock // measures how long things take
+	Dates clock.Clock // of retries and what is deferred; nil: Clock
 	Log   *slog.Logger
 }
 
@@ -91,6 +92,9 @@ type Chain struct {
 // New composes the chain of a mode.
 func New(o Options) (*Chain, error) {
 	c := &Chain{Counts: &pipeline.Counts{}}
+	if o.Dates == nil {
+		o.Dates = o.Clock
+	}
 	backoff := retry.Backoff{Base: o.RetryBase, Max: o.MaxRetryDelay}
 	if o.FailureTopic != "" {
 		c.Letters = deadletter.New(deadletter.Options{
@@ -108,14 +112,14 @@ func New(o Options) (*Chain, error) {
 
 	repeat := func(next pipeline.Handler, limit int) pipeline.Handler {
 		return retry.New(next, retry.Options{
-			Backoff: backoff, Limit: limit, Clock: o.Clock, Counts: c.Counts, Log: o.Log,
+			Backoff: backoff, Limit: limit, Clock: o.Dates, Counts: c.Counts, Log: o.Log,
 		})
 	}
 	queued := func(next pipeline.Handler) pipeline.Handler {
 		return deferral.New(next, deferral.Options{
 			Enabled: o.Defer && o.Mode == Pipeline, Keep: o.Mode == Pipeline, Gate: doors, Base: o.Base, Most: o.Most,
 			Read: o.Read, Letters: c.Letters, Backoff: retry.Backoff{Base: storeBase, Max: storeDelay},
-			Clock: o.Clock, Counts: c.Counts, Log: o.Log,
+			Clock: o.Dates, Counts: c.Counts, Log: o.Log,
 		})
 	}
 	switch o.Mode {
