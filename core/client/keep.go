@@ -13,6 +13,7 @@ import (
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/loader"
+	"prosody/core/pipeline/durable"
 	"prosody/core/store"
 	"prosody/core/store/cassandra"
 	"prosody/core/timer"
@@ -58,7 +59,7 @@ func connect(plan *Plan, deps Deps) (store.Store, error) {
 
 // keep is what one consumer knows durably. It is the consumer's ledger.
 type keep struct {
-	keeper   *entity.Keeper
+	durable.Ledger
 	timers   *timer.Timers
 	loader   *loader.Loader
 	consumer atomic.Pointer[consumer.Consumer]
@@ -71,7 +72,7 @@ func (c *Client) keep() *keep {
 		Timeout: settings.LoaderSeekTimeout, Discard: settings.LoaderDiscardThreshold, Cache: settings.LoaderCacheSize,
 		Log: c.target("prosody.loader"),
 	})}
-	made.keeper = entity.New(entity.Options{
+	made.Keeper = entity.New(entity.Options{
 		Store: c.store, Group: settings.GroupID, Version: settings.IdempotenceVersion, TTL: settings.IdempotenceTTL,
 		Cache: settings.IdempotenceCacheSize, Bytes: settings.StateOwnedCacheSize, Slab: settings.SlabSize,
 		Recovery: settings.StateRecoveryDelay, Clock: c.deps.Clock, Log: c.target("prosody.entity"), Observer: made,
@@ -105,34 +106,19 @@ func (k *keep) Changed(lease *entity.Lease, key string, change entity.Change) {
 
 // Assign begins an assignment.
 func (k *keep) Assign(name kafka.Partition, _ context.Context) any {
-	lease := k.keeper.Assign(name)
+	lease := k.Keeper.Assign(name)
 	k.loader.Drop(name)
 	k.timers.Assign(lease)
 	return lease
 }
 
-// Flush writes the marks that wait.
-func (k *keep) Flush(ctx context.Context, names []kafka.Partition) ([]kafka.Partition, error) {
-	return k.keeper.Flush(ctx, names)
-}
-
-// Fence ends the right to commit.
-func (k *keep) Fence(lease any) {
-	if given, ok := lease.(*entity.Lease); ok {
-		given.Fence()
-	}
-}
-
 // End gives an assignment up.
 func (k *keep) End(lease any) {
+	k.Ledger.End(lease)
 	if given, ok := lease.(*entity.Lease); ok {
-		given.End()
 		k.timers.Leave(given)
 	}
 }
-
-// Hold refuses commits while the group may not know the member.
-func (k *keep) Hold(held bool) { k.keeper.Hold(held) }
 
 // close ends what works in the background.
 func (k *keep) close() error {
@@ -151,6 +137,6 @@ type Keys struct {
 }
 
 func (k *keep) keys() *Keys {
-	loaded, bytes, unwritten := k.keeper.Stats()
+	loaded, bytes, unwritten := k.Keeper.Stats()
 	return &Keys{loaded, bytes, unwritten}
 }
