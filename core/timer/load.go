@@ -31,6 +31,8 @@ type loader struct {
 	wake   chan struct{}
 	ahead  time.Duration
 
+	failing time.Time // since when loads fail; zero: they do not; under the mutex
+
 	mail   time.Time    // of the next look into the mailbox
 	counts map[int]bool // numbers of partitions that the topic has had
 	swept  int64        // the last period that was swept
@@ -51,11 +53,17 @@ func (l *loader) run(ctx context.Context) {
 		switch {
 		case err == nil:
 			delay = least
+			l.locked(func() { l.failing = time.Time{} })
 		case ctx.Err() != nil:
 			return
 		default:
 			wait = delay
 			delay = min(2*delay, most)
+			l.locked(func() {
+				if l.failing.IsZero() {
+					l.failing = l.timers.options.Clock.Now()
+				}
+			})
 			at := l.part.lease.Partition()
 			l.timers.options.Log.Warn("timers could not be loaded, trying again", slog.String("topic", at.Topic),
 				slog.Int("partition", int(at.Index)), slog.Duration("delay", wait), slog.Any("error", err))

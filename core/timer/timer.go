@@ -251,6 +251,22 @@ func (t *Timers) Snapshot() Facts {
 	return facts
 }
 
+// Stalled gives a reason for each partition whose timers cannot be loaded for longer than
+// the threshold.
+func (t *Timers) Stalled(threshold time.Duration) (reasons []string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	now := t.options.Clock.Now()
+	for _, p := range t.parts {
+		if since := p.loader.failing; !since.IsZero() && now.Sub(since) > threshold {
+			at := p.lease.Partition()
+			reasons = append(reasons, fmt.Sprintf("%s:%d: timers cannot be loaded for %s",
+				at.Topic, at.Index, now.Sub(since).Round(time.Millisecond)))
+		}
+	}
+	return reasons
+}
+
 // Close ends everything and waits for it.
 func (t *Timers) Close() {
 	t.mutex.Lock()
