@@ -375,10 +375,12 @@ prosody_status prosody_timer_list(uint64_t invocation, prosody_queue *queue, uin
 
 /* ---- Mock mode ------------------------------------------------------------------------------ */
 
-prosody_status prosody_mock_advance(int64_t milliseconds, prosody_error *error) {
+prosody_status prosody_mock_advance(prosody_bytes servers, int64_t milliseconds,
+                                    prosody_error *error) {
   ENTER(error);
+  READABLE(servers, "servers");
   NEED(milliseconds >= 0 && milliseconds <= FURTHEST, "milliseconds: not within 0 and 100 years");
-  return goMockAdvance(milliseconds, error);
+  return goMockAdvance(servers, milliseconds, error);
 }
 
 /* ---- Topics --------------------------------------------------------------------------------- */

@@ -23,9 +23,7 @@ import (
 	"prosody/capi/internal/queue"
 	"prosody/capi/internal/record"
 	"prosody/capi/internal/slot"
-	"prosody/core/clock"
 	"prosody/core/kafka/memory"
-	stores "prosody/core/store/memory"
 )
 
 func main() {}
@@ -43,29 +41,22 @@ type state struct {
 	handles  *handle.Table
 	slots    *slot.Table
 	memory   *memory.Registry // the embedded Kafka that mock clients share
-	stores   *stores.Registry // what mock clients with the same servers keep
-	clock    *clock.Shifted   // of mock clients
 	poisoned atomic.Pointer[string]
 
 	mutex   sync.Mutex
 	queues  map[*queue.Queue]struct{} // those with a handle
 	clients map[*peer]struct{}        // those that are not closed
+	worlds  map[string]*world         // of mock clients
 }
 
 // library is the one state of a process: the host names nothing but handles.
-var library = assemble()
-
-func assemble() *state {
-	shifted := clock.NewShifted()
-	return &state{
-		handles: handle.New(),
-		slots:   slot.New(),
-		memory:  memory.NewRegistry(memory.Settings{}),
-		stores:  stores.NewRegistry(stores.Settings{Clock: shifted}),
-		clock:   shifted,
-		queues:  map[*queue.Queue]struct{}{},
-		clients: map[*peer]struct{}{},
-	}
+var library = &state{
+	handles: handle.New(),
+	slots:   slot.New(),
+	memory:  memory.NewRegistry(memory.Settings{}),
+	queues:  map[*queue.Queue]struct{}{},
+	clients: map[*peer]struct{}{},
+	worlds:  map[string]*world{},
 }
 
 // refusal is why the library refuses work; empty when it does not.

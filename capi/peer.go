@@ -49,9 +49,10 @@ func newPeer(plan *client.Plan, sink *queue.Queue) *peer {
 // build makes the core's client, tells what came of it and runs what waited for it.
 func (p *peer) build(tell func(error)) {
 	log := slog.New(lines.New(lines.Parse(p.plan.Log()), p.print))
-	deps := client.Deps{Memory: library.memory, Stores: library.stores, Log: log, Fault: func(err error) { library.poison("the consumer", err) }}
-	if p.plan.Mock() {
-		deps.Clock = library.clock
+	deps := client.Deps{Memory: library.memory, Log: log, Fault: func(err error) { library.poison("the consumer", err) }}
+	if servers, mock := p.plan.Mock(); mock {
+		shared := library.world(servers)
+		deps.Stores, deps.Clock = shared.stores, shared.clock
 	}
 	core, err := client.New(p.plan, deps)
 	if err == nil {

@@ -6,7 +6,6 @@ import "C"
 import (
 	"context"
 	"encoding/binary"
-	"time"
 	"unsafe"
 
 	"prosody/capi/internal/record"
@@ -172,15 +171,4 @@ func listed(tag C.uint64_t, seconds []int64, err error) *record.Completion {
 	}
 	completion.Value, completion.Data = int64(len(seconds)), string(data)
 	return completion
-}
-
-//export goMockAdvance
-func goMockAdvance(milliseconds C.int64_t, e *C.prosody_error) (status C.prosody_status) {
-	const name = "prosody_mock_advance"
-	defer guard(name, e, &status)
-	if !enter(name) {
-		return refuse(e)
-	}
-	library.clock.Advance(time.Duration(milliseconds) * time.Millisecond)
-	return C.PROSODY_OK
 }

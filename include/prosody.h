@@ -2,7 +2,7 @@
  * Prosody: a Kafka client for services that keep state per key.
  *
  * This header is the contract and the reference manual of the C ABI, version 1. It includes its
- * parts, prosody/timer.h and prosody/callback.h.
+ * parts, prosody/timer.h, prosody/state.h and prosody/callback.h.
  *
  * How it works. The library never calls the host. All that reaches the host comes out of a queue,
  * which the host reads on a thread of its own: records to handle, answers to asynchronous calls,
@@ -62,6 +62,8 @@ typedef int32_t prosody_status;
 enum {
   PROSODY_OK = 0,
   PROSODY_PENDING = 1, /* the answer comes as a completion record with the tag */
+  PROSODY_ABSENT = 2,  /* there is nothing */
+  PROSODY_END = 3,     /* there is no more */
   PROSODY_SHORT = 4,   /* the buffer is too small; *size tells the need; nothing was consumed */
 
   /* 100: the caller's fault */
@@ -82,12 +84,15 @@ enum {
   PROSODY_ERR_KAFKA = 301,
   PROSODY_ERR_STORE = 302,
   PROSODY_ERR_CANCELLED = 303,
-  PROSODY_ERR_INTERNAL = 304, /* a failure of no kind above; the text tells */
+  PROSODY_ERR_INTERNAL = 304,    /* a failure of no kind above; the text tells */
+  PROSODY_ERR_UNPUBLISHED = 305, /* nobody publishes the collection yet */
 
   /* 400: permanent, trying again is pointless */
   PROSODY_ERR_TOO_LARGE = 400,
   PROSODY_ERR_INVALID = 401, /* a key, topic name, payload or time is not allowed */
-  PROSODY_ERR_EXISTS = 402   /* the topic exists already */
+  PROSODY_ERR_EXISTS = 402,  /* the topic exists already */
+  PROSODY_ERR_IDENTITY = 403,    /* a collection is of another kind */
+  PROSODY_ERR_UNREGISTERED = 404 /* state_collections does not list the collection */
 };
 
 /* The class of an error, for hosts that want to decide by kind. */
@@ -425,13 +430,16 @@ PROSODY_API prosody_status prosody_admin_delete_topic(prosody_admin *admin, pros
 PROSODY_API void prosody_admin_destroy(prosody_admin *admin);
 
 /* ---- Mock mode ------------------------------------------------------------------------------- */
-/* Moves the clock of all clients in mock mode forward, for tests: timers and retries that become
-   due come now, and what has lived its time is gone. From there it flows on. How long handlers and
-   calls take is measured in real time. */
-PROSODY_API prosody_status prosody_mock_advance(int64_t milliseconds, prosody_error *error);
+/* Moves the clock of the clients in mock mode with these bootstrap_servers forward, for tests: timers
+   and retries that become due come now, and what has lived its time is gone. From there it flows on.
+   How long handlers and calls take is measured in real time. PROSODY_ERR_ARGUMENT: no client in mock
+   mode was made with these servers, or more than 100 years. */
+PROSODY_API prosody_status prosody_mock_advance(prosody_bytes servers, int64_t milliseconds,
+                                                prosody_error *error);
 
 /* ---- Parts ----------------------------------------------------------------------------------- */
 #include "prosody/timer.h"
+#include "prosody/state.h"
 #include "prosody/callback.h"
 
 #ifdef __cplusplus

@@ -33,8 +33,10 @@ func Prepare(source *config.Source, environ config.Environ) (*Plan, error) {
 // Log is the filter of the log, as the option says.
 func (p *Plan) Log() string { return p.config.Log }
 
-// Mock tells whether the plan is for mock mode.
-func (p *Plan) Mock() bool { return p.config.Mock }
+// Mock tells whether the plan is for mock mode, and the servers that name its embedded Kafka.
+func (p *Plan) Mock() (servers []string, mock bool) {
+	return p.config.BootstrapServers, p.config.Mock
+}
 
 // consuming tells why the plan does not allow to consume, or nil.
 func (p *Plan) consuming() error {

@@ -282,9 +282,6 @@ int main(void) {
   CHECK(strcmp(prosody_status_name(PROSODY_ERR_SETTLED), "PROSODY_ERR_SETTLED") == 0);
   CHECK(strcmp(prosody_status_name(-5), "unknown") == 0);
   OK(prosody_signals_fix());
-  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(-1, NULL));
-  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(INT64_MAX, NULL));
-  OK(prosody_mock_advance(0, NULL));
 
   host_init(&h);
   config = mock_config("handles");
@@ -298,6 +295,14 @@ int main(void) {
   prosody_queue_destroy(stale_queue);
   prosody_client_destroy(stale_client);
   prosody_admin_destroy(stale_admin);
+
+  prosody_bytes servers = bytes("embedded:1");
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(servers, -1, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(servers, INT64_MAX, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(bytes("other:1"), 0, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(bytes(NULL), 0, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(sized(NULL, 1), 0, NULL));
+  OK(prosody_mock_advance(servers, 0, NULL));
 
   error = fresh();
   configurations();

@@ -80,7 +80,7 @@ int main(void) {
   CALL(prosody_timer_unschedule, h.invocations[0], NULL, 0, 1, 0, &error)
   CALL(prosody_timer_clear, h.invocations[0], NULL, 0, 0, &error)
   CALL(prosody_timer_list, h.invocations[0], h.queue, 9, NULL, 0, &size, &error)
-  CALL(prosody_mock_advance, 0, &error)
+  CALL(prosody_mock_advance, name, 0, &error)
   CALL(prosody_admin_create, config, &a, &error)
   CALL(prosody_admin_create_topic, admin, h.queue, 9, &topic, &error)
   CALL(prosody_admin_delete_topic, admin, h.queue, 9, name, &error)

@@ -181,12 +181,12 @@ static void jumps(void) {
   LIST(&h, at, day, day + 3600);
   OK(end(at, PROSODY_RESULT_SUCCESS));
   h.hold = 0;
-  OK(prosody_mock_advance(24 * 3600 * 1000, NULL));
+  OK(prosody_mock_advance(bytes("embedded:1"), 24 * 3600 * 1000, NULL));
   UNTIL(&h, h.timers == 1);
   CHECK(h.seconds[0] == day);
   for (int i = 0; i < 3; i++) host_step(&h, 50);
   CHECK(h.timers == 1);
-  OK(prosody_mock_advance(3600 * 1000, NULL));
+  OK(prosody_mock_advance(bytes(" embedded:1,"), 3600 * 1000, NULL));
   UNTIL(&h, h.timers == 2);
   finish(&h);
 }
