@@ -167,7 +167,8 @@ func (c *Client) Stalled() []string {
 	if running == nil {
 		return nil
 	}
-	return append(running.consumer.Stalled(), c.deaf(running.chain)...)
+	reasons := append(running.consumer.Stalled(), c.deaf(running.chain)...)
+	return append(reasons, running.keep.timers.Stalled(c.plan.config.StallThreshold)...)
 }
 
 // deaf names the handlers that go on long after their time was over.

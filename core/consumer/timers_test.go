@@ -3,7 +3,9 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"prosody/core/entity"
 	"prosody/core/event"
 	"prosody/core/kafka"
+	broker "prosody/core/kafka/memory"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/durable"
 	"prosody/core/pipeline/mode"
@@ -29,7 +32,7 @@ type keeping struct {
 	durable.Ledger
 	timers *timer.Timers
 	chain  *mode.Chain
-	member *consumer.Consumer
+	member atomic.Pointer[consumer.Consumer]
 }
 
 func (k *keeping) Changed(lease *entity.Lease, key string, change entity.Change) {
@@ -52,7 +55,12 @@ func (b *bench) keep(store *memory.Store, host pipeline.Func) *keeping {
 	k.Keeper = entity.New(entity.Options{Store: store, Group: group, Slab: time.Minute, Observer: k})
 	k.timers = timer.New(timer.Options{
 		Index: store, Slab: time.Minute, Clock: clock.Real{}, Log: silent(),
-		Count: func(string) (int, bool) { return 2, true },
+		Count: func(topic string) (int, bool) {
+			if member := k.member.Load(); member != nil {
+				return member.Count(topic)
+			}
+			return 0, false
+		},
 		Open: func(ctx context.Context, lease timer.Lease, key string) (timer.Key, error) {
 			return lease.(*entity.Lease).Open(ctx, key)
 		},
@@ -65,13 +73,13 @@ func (b *bench) keep(store *memory.Store, host pipeline.Func) *keeping {
 	require.NoError(b, err)
 	options := b.options(k.chain.Handle)
 	options.Ledger, options.Timers = k, k.timers
-	k.member = b.start(options)
+	k.member.Store(b.start(options))
 	return k
 }
 
 func (b *bench) give(k *keeping) {
 	b.Helper()
-	b.stop(k.member)
+	b.stop(k.member.Load())
 	k.timers.Close()
 	k.chain.Close()
 }
@@ -243,5 +251,52 @@ func TestMessagesAreServedAmongOverdueTimers(t *testing.T) {
 		assert.Equal(t, 3000, timers)
 		mutex.Unlock()
 		b.give(k)
+	})
+}
+
+// When a topic gets more partitions, timers and deferred events follow their keys.
+func TestTimersFollowTheirKeysToNewPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 40
+		b, notes := newBench(t, 2), &book{}
+		store := memory.NewRegistry(memory.Settings{}).Store("test")
+		var mutex sync.Mutex
+		places := map[string]int32{}
+		host := func(ctx context.Context, i *pipeline.Invocation) pipeline.Outcome {
+			notes.begin(t, i.Event)
+			defer notes.end(i.Event)
+			if i.Event.Kind == event.Message {
+				assert.NoError(t, i.Txn.Schedule(ctx, time.Now().Unix()+600, false))
+			} else {
+				mutex.Lock()
+				places[i.Event.Key] = i.Event.Partition
+				mutex.Unlock()
+			}
+			return pipeline.Outcome{Class: pipeline.Success}
+		}
+		members := []*keeping{b.keep(store, host), b.keep(store, host)}
+		time.Sleep(5 * time.Second)
+		for n := range keys {
+			b.send(fmt.Sprint("key-", n), `"1"`)
+		}
+		time.Sleep(time.Minute)
+		admin, err := b.broker.Admin(nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, admin.(*broker.Admin).AddPartitions(t.Context(), topic, 7))
+		time.Sleep(20 * time.Minute)
+		seen := map[string]int{}
+		for _, line := range notes.read() {
+			seen[line]++
+		}
+		assert.Len(t, seen, 2*keys)
+		for line, times := range seen {
+			assert.Equal(t, 1, times, line)
+		}
+		for key, place := range places {
+			assert.EqualValues(t, crc32.ChecksumIEEE([]byte(key))%7, place, key)
+		}
+		for _, member := range members {
+			b.give(member)
+		}
 	})
 }
