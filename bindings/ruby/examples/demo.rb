@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A small service in mock mode: it sends, handles and excises, and says what happens.
+# A small service in mock mode: it sends, handles, excises and sets a timer, and says what happens.
 #
 # Run it in the repository with `ruby -Ibindings/ruby/lib bindings/ruby/examples/demo.rb`.
 
@@ -18,7 +18,8 @@ class Orders < Prosody::EventHandler
     @done = Thread::Queue.new
   end
 
-  def on_message(_context, message)
+  def on_message(context, message)
+    context.schedule(Time.now + 1) if message.key == "order-1" && message.payload["n"] == 3
     say "message #{message.key} #{JSON.generate(message.payload)}"
   end
 
@@ -27,7 +28,7 @@ class Orders < Prosody::EventHandler
   end
 
   def on_timer(_context, timer)
-    puts "timer #{timer.key}"
+    say "timer #{timer.key}"
   end
 
   def wait
@@ -55,7 +56,7 @@ Prosody::Client.open(
   source_system: "demo-sender",
   subscribed_topics: TOPIC
 ) do |client|
-  orders = Orders.new(7)
+  orders = Orders.new(8)
   client.subscribe(orders)
   %w[order-1 order-2].each do |key|
     (1..3).each { |number| client.send_message(TOPIC, key, { n: number }) }

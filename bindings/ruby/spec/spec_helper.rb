@@ -14,17 +14,20 @@ Prosody.logger = Logger.new(File::NULL)
 # A handler that notes its calls; blocks say what it does.
 class Recorder < Prosody::EventHandler
   attr_reader :calls
+  # What it does with a message.
+  attr_writer :work
 
-  def initialize(message: nil, excise: nil)
+  def initialize(message: nil, excise: nil, timer: nil)
     super()
-    @message = message
+    @work = message
     @excise = excise
+    @timer = timer
     @calls = Thread::Queue.new
   end
 
   def on_message(context, message)
     @calls << message
-    @message&.call(context, message)
+    @work&.call(context, message)
   end
 
   def on_excise(context, message)
@@ -32,7 +35,9 @@ class Recorder < Prosody::EventHandler
     @excise&.call(context, message)
   end
 
-  def on_timer(_context, _timer); end
+  def on_timer(context, timer)
+    @timer&.call(context, timer)
+  end
 
   # The next calls, so many.
   def take(count)

@@ -72,7 +72,7 @@ module Prosody
       timer_unschedule: [[:uint64, POINTER, TAG, :int64, :uint32, POINTER], STATUS],
       timer_clear: [[:uint64, POINTER, TAG, :uint32, POINTER], STATUS],
       timer_list: [[:uint64, POINTER, TAG, POINTER, :size_t, POINTER, POINTER], STATUS],
-      mock_advance: [[:int64, POINTER], STATUS],
+      mock_advance: [[TEXT, :int64, POINTER], STATUS],
       admin_create: ASK,
       admin_create_topic: [[POINTER, POINTER, TAG, POINTER, POINTER], STATUS],
       admin_delete_topic: [[POINTER, POINTER, TAG, TEXT, POINTER], STATUS],
