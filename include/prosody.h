@@ -89,8 +89,8 @@ enum {
 
   /* 400: permanent, trying again is pointless */
   PROSODY_ERR_TOO_LARGE = 400,
-  PROSODY_ERR_INVALID = 401, /* a key, topic name, payload or time is not allowed */
-  PROSODY_ERR_EXISTS = 402,  /* the topic exists already */
+  PROSODY_ERR_INVALID = 401,     /* a key, topic name, payload or time is not allowed */
+  PROSODY_ERR_EXISTS = 402,      /* the topic exists already */
   PROSODY_ERR_IDENTITY = 403,    /* a collection is of another kind */
   PROSODY_ERR_UNREGISTERED = 404 /* state_collections does not list the collection */
 };

@@ -68,8 +68,8 @@ typedef struct prosody_entry {
    PROSODY_ERR_UNREGISTERED: state_collections does not list it. PROSODY_ERR_IDENTITY: it is of
    another kind there. */
 PROSODY_API prosody_status prosody_state_bind(uint64_t invocation,
-                                              const prosody_collection *collection,
-                                              uint64_t *state, prosody_error *error);
+                                              const prosody_collection *collection, uint64_t *state,
+                                              prosody_error *error);
 
 /* Makes the changes of the collection durable now, whatever becomes of the attempt.
    PROSODY_ABSENT: there was none. */
