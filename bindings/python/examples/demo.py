@@ -1,10 +1,11 @@
-"""A small service in mock mode: it sends, handles and excises, and says what happens.
+"""A small service in mock mode: it sends, handles, excises and sets a timer, and says what happens.
 
 Run it in the repository with `PYTHONPATH=bindings/python python3 bindings/python/examples/demo.py`.
 """
 
 import asyncio
 import json
+from datetime import datetime, timedelta, timezone
 
 from prosody import Context, EventHandler, ExciseMessage, Message, ProsodyClient, Timer
 
@@ -23,6 +24,8 @@ class Orders(EventHandler[dict[str, int], None]):
 
     async def on_message(self, context: Context, message: Message[dict[str, int]]) -> None:
         print("message", message.key, json.dumps(message.payload, separators=(",", ":")))
+        if message.key == "order-1" and message.payload["n"] == 3:
+            await context.schedule(datetime.now(timezone.utc) + timedelta(seconds=1))
         self.count()
 
     async def on_excise(self, context: Context, message: ExciseMessage) -> None:
@@ -31,6 +34,7 @@ class Orders(EventHandler[dict[str, int], None]):
 
     async def on_timer(self, context: Context, timer: Timer) -> None:
         print("timer", timer.key)
+        self.count()
 
 
 async def main() -> None:
@@ -42,7 +46,7 @@ async def main() -> None:
         subscribed_topics=TOPIC,
     )
     async with client:
-        orders = Orders(expected=7)
+        orders = Orders(expected=8)
         await client.subscribe(orders)
         for key in ("order-1", "order-2"):
             for number in (1, 2, 3):

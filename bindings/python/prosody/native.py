@@ -155,7 +155,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
         _SIZE,
         _ERROR,
     ),
-    "mock_advance": (c_int32, c_int64, _ERROR),
+    "mock_advance": (c_int32, Bytes, c_int64, _ERROR),
     "admin_create": (c_int32, c_void_p, _OUT, _ERROR),
     "admin_create_topic": (c_int32, c_void_p, c_void_p, c_uint64, POINTER(Topic), _ERROR),
     "admin_delete_topic": (c_int32, c_void_p, c_void_p, c_uint64, Bytes, _ERROR),
