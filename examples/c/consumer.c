@@ -78,6 +78,14 @@ static void on_excise(void *user_data, const prosody_message *message) {
   end(message->invocation, PROSODY_RESULT_SUCCESS, NULL);
 }
 
+static void on_timer(void *user_data, const prosody_timer *timer) {
+  (void)user_data;
+  printf("timer ");
+  print(timer->key);
+  printf(" %" PRId64 "\n", timer->second);
+  end(timer->invocation, PROSODY_RESULT_SUCCESS, NULL);
+}
+
 static void shut_down(service *s) {
   if (s->leaving) return;
   s->leaving = 1;
@@ -128,6 +136,7 @@ static void run(service *s) {
                              .user_data = s,
                              .on_message = on_message,
                              .on_excise = on_excise,
+                             .on_timer = on_timer,
                              .on_completion = on_completion,
                              .on_log = on_log,
                              .on_fatal = on_fatal};

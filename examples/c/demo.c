@@ -1,13 +1,15 @@
-/* A small service in mock mode, without any server: it sends, handles and excises, and says what
-   happened, key by key. */
+/* A small service in mock mode, without any server: it sends, handles, excises and sets a timer,
+   and says what happened, key by key. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "prosody.h"
 
 #define TOPIC "orders"
-#define EXPECTED 7
+#define SENT 7
+#define EXPECTED 8 /* with the timer */
 
 enum { TAG_CREATE = 1, TAG_SUBSCRIBE, TAG_SEND, TAG_SHUTDOWN };
 
@@ -19,8 +21,12 @@ typedef struct story {
 } story;
 
 static prosody_bytes text(const char *from) {
-  prosody_bytes bytes = {from, strlen(from)};
+  prosody_bytes bytes = {from, from == NULL ? 0 : strlen(from)};
   return bytes;
+}
+
+static int same(prosody_bytes bytes, const char *other) {
+  return bytes.size == strlen(other) && memcmp(bytes.data, other, bytes.size) == 0;
 }
 
 static void check(prosody_status status, prosody_status wanted, const prosody_error *error) {
@@ -29,23 +35,44 @@ static void check(prosody_status status, prosody_status wanted, const prosody_er
   exit(EXIT_FAILURE);
 }
 
-static void note(story *s, const prosody_message *message, const char *kind) {
-  const char *key = message->key.data;
-  int which = key[message->key.size - 1] - '1';
-  snprintf(s->lines[which][s->counts[which]++], 80, "%s %.*s%s%.*s", kind, (int)message->key.size,
-           key, message->payload.size > 0 ? " " : "", (int)message->payload.size,
-           message->payload.size > 0 ? (const char *)message->payload.data : "");
+static void note(story *s, const char *kind, prosody_bytes key, prosody_bytes payload) {
+  int which = ((const char *)key.data)[key.size - 1] - '1';
+  snprintf(s->lines[which][s->counts[which]++], 80, "%s %.*s%s%.*s", kind, (int)key.size,
+           (const char *)key.data, payload.size > 0 ? " " : "", (int)payload.size,
+           payload.size > 0 ? (const char *)payload.data : "");
   s->handled++;
-  prosody_outcome success = {.size = sizeof success, .invocation = message->invocation};
+}
+
+static void succeed(uint64_t invocation) {
+  prosody_outcome success = {.size = sizeof success, .invocation = invocation};
   prosody_complete(&success, 1, NULL);
 }
 
+/* The second that is nearest to the moment one second from now. */
+static int64_t soon(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (int64_t)now.tv_sec + 1 + (now.tv_nsec >= 500000000);
+}
+
 static void on_message(void *user_data, const prosody_message *message) {
-  note(user_data, message, "message");
+  note(user_data, "message", message->key, message->payload);
+  if (same(message->key, "order-1") && same(message->payload, "{\"n\":3}")) {
+    prosody_error error = {.size = sizeof error};
+    check(prosody_timer_schedule(message->invocation, NULL, 0, soon(), 0, &error), PROSODY_OK,
+          &error);
+  }
+  succeed(message->invocation);
 }
 
 static void on_excise(void *user_data, const prosody_message *message) {
-  note(user_data, message, "excise");
+  note(user_data, "excise", message->key, message->payload);
+  succeed(message->invocation);
+}
+
+static void on_timer(void *user_data, const prosody_timer *timer) {
+  note(user_data, "timer", timer->key, text(NULL));
+  succeed(timer->invocation);
 }
 
 static void on_completion(void *user_data, const prosody_completion *completion) {
@@ -69,6 +96,7 @@ int main(void) {
                              .user_data = &s,
                              .on_message = on_message,
                              .on_excise = on_excise,
+                             .on_timer = on_timer,
                              .on_completion = on_completion};
 
   check(prosody_config_create(&config, &error), PROSODY_OK, &error);
@@ -98,7 +126,7 @@ int main(void) {
   prosody_outgoing record = {.size = sizeof record, .topic = text(TOPIC), .key = text("order-1")};
   check(prosody_client_excise(client, queue, TAG_SEND, &record, &error), PROSODY_PENDING, &error);
 
-  while (s.handled < EXPECTED || s.sent < EXPECTED || !s.subscribed)
+  while (s.handled < EXPECTED || s.sent < SENT || !s.subscribed)
     check(prosody_queue_dispatch(queue, &handler, -1, NULL, &error), PROSODY_OK, &error);
   check(prosody_client_shutdown(client, queue, TAG_SHUTDOWN, &error), PROSODY_PENDING, &error);
   while (!s.over)
