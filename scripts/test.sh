@@ -10,7 +10,7 @@ logs=$root/build/test
 mkdir -p "$logs"
 conformance=${PROSODY_CONFORMANCE:-../shared/conformance}
 # The suites that must pass, each in mock mode and against real servers.
-suites=(test_client.py test_processes.py test_messages.py test_records.py)
+suites=(test_client.py test_processes.py test_messages.py test_records.py test_errors.py test_timers.py)
 
 export GO=${GO:-go} PYTHON=$root/build/venv/bin/python CI=${CI:-}
 export HOME=${HOME:-$root/build/home}
