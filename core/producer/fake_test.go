@@ -17,7 +17,10 @@ type fake struct {
 	room    int   // records on their way before it is full; 0: no limit
 	auto    bool  // reports success at once
 	closed  bool
+	trouble string
 }
+
+func (f *fake) Trouble() string { return f.trouble }
 
 func (f *fake) Producer(config kafka.ProducerConfig) (kafka.Producer, error) {
 	f.config = config
@@ -27,6 +30,8 @@ func (f *fake) Producer(config kafka.ProducerConfig) (kafka.Producer, error) {
 func (f *fake) Consumer(kafka.ConsumerConfig) (kafka.Consumer, error) { return nil, nil }
 
 func (f *fake) Admin([]string, map[string]string) (kafka.Admin, error) { return nil, nil }
+
+func (f *fake) Reader(kafka.ReaderConfig) (kafka.Reader, error) { return nil, nil }
 
 func (f *fake) Produce(record *kafka.Record, done func(kafka.Delivery)) error {
 	f.mutex.Lock()

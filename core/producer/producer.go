@@ -267,10 +267,19 @@ func (p *Producer) expire(s *send) {
 	if s.flight != nil {
 		p.known.leave(s)
 	}
-	s.done(Sent{Partition: -1, Offset: -1, Err: fault.New(fault.Timeout,
+	problem := fault.New(fault.Timeout,
 		"send to topic %s timed out after %s (send_timeout); whether the record was written is not known",
-		quote(s.record.Topic), p.options.SendTimeout)})
+		quote(s.record.Topic), p.options.SendTimeout)
+	if inner, ok := p.inner.(troubled); ok {
+		if trouble := inner.Trouble(); trouble != "" {
+			problem.Text += "; the last trouble of the client: " + trouble
+		}
+	}
+	s.done(Sent{Partition: -1, Offset: -1, Err: problem})
 }
+
+// troubled is an adapter that tells why nothing gets through; empty: it knows of nothing.
+type troubled interface{ Trouble() string }
 
 // library passes the client library's lines on; its levels are those of syslog.
 func library(log *slog.Logger) func(level int, text string) {

@@ -195,7 +195,7 @@ func TestErrorsHaveTheirKind(t *testing.T) {
 
 func TestASendEndsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{}
+		f := &fake{trouble: "connection refused"}
 		p, c := start(t, f, time.Second), newCaller()
 		for n := range 500 {
 			require.NoError(t, p.Send(message("k", "1"), c.done(t, fmt.Sprint(n))))
@@ -214,6 +214,7 @@ func TestASendEndsAtItsDeadline(t *testing.T) {
 			require.NotNil(t, sent.Err)
 			assert.Equal(t, fault.Timeout, sent.Err.Kind)
 			assert.Contains(t, sent.Err.Text, `"orders" timed out after 1s`)
+			assert.Contains(t, sent.Err.Text, "connection refused")
 			assert.Equal(t, time.Duration(n)*time.Millisecond+time.Second, c.when(fmt.Sprint(n)))
 		}
 		f.report(4, kafka.Delivery{})

@@ -80,10 +80,18 @@ func (c *client) problem(err library.Error) {
 	}
 }
 
+// Trouble is the last error of the client as a whole; empty once a record got through.
+func (c *client) Trouble() string {
+	if text := c.trouble.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
 // explain adds the client's own trouble to a failure that only says "timed out".
 func (c *client) explain(problem *kafka.Error) *kafka.Error {
-	if text := c.trouble.Load(); text != nil && problem.Code == kafka.TimedOut {
-		return fail(kafka.Unavailable, problem.Text+"; the last trouble of the client: "+*text)
+	if text := c.Trouble(); text != "" && problem.Code == kafka.TimedOut {
+		return fail(kafka.Unavailable, problem.Text+"; the last trouble of the client: "+text)
 	}
 	return problem
 }
