@@ -6,7 +6,7 @@
 // memory: they belong to the record, are bounded by bytes, and can be dropped at any time.
 //
 // An operation answers from memory where it can. With Memory as its context it does so or
-// returns Pending; with any other it reads the store where it has to.
+// returns ErrPending; with any other it reads the store where it has to.
 package state
 
 import (
@@ -106,9 +106,9 @@ type Span struct {
 	Limit       int64 // 0: none
 }
 
-// Pending is the error of an operation with Memory that has to read or write the store.
+// ErrPending is the error of an operation with Memory that has to read or write the store.
 // Nothing has changed: call it again with another context.
-var Pending = errors.New("state: the store has to be asked")
+var ErrPending = errors.New("state: the store has to be asked")
 
 type memory struct{}
 

@@ -1,0 +1,115 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"prosody/core/config"
+	"prosody/core/event"
+	"prosody/core/fault"
+	"prosody/core/kafka"
+)
+
+// Delivered is the item of a record that a handler has received.
+func Delivered(of *event.Event) Item { return Item{Message: of} }
+
+// content checks an item and makes the content of its cell.
+func (b *base) content(item Item) ([]byte, error) {
+	data, err := b.raw(item)
+	if err != nil {
+		return nil, err
+	}
+	if most := b.session.record.Limits().MaxValue - overhead; len(data) > most {
+		return nil, fault.New(fault.TooLarge, "state collection %q: a value has %d bytes; at most %d are allowed", b.definition.Name, len(data), most)
+	}
+	return data, nil
+}
+
+func (b *base) raw(item Item) ([]byte, error) {
+	if b.definition.Payload != config.PayloadMessage {
+		if item.Message != nil || item.JSON == nil {
+			return nil, fault.New(fault.Argument, "value is not representable as JSON: it is a message")
+		}
+		return CheckJSON(item.JSON)
+	}
+	place := item.Place
+	if of := item.Message; of != nil {
+		place = Place{Topic: of.Topic, Partition: of.Partition, Offset: of.Offset}
+		if of.Kind != event.Message {
+			place.Offset = -1
+		}
+	}
+	if place.Topic == "" || place.Partition < 0 || place.Offset < 0 {
+		return nil, fault.New(fault.Argument, "expected a Kafka message")
+	}
+	return place.encode(), nil
+}
+
+// CheckJSON accepts what a collection of JSON can hold, and copies it.
+func CheckJSON(value []byte) ([]byte, error) {
+	if _, err := event.CheckPayload(value); err != nil {
+		return nil, err
+	}
+	if bytes.Equal(bytes.Trim(value, " \t\r\n"), []byte("null")) {
+		return nil, errNull()
+	}
+	return bytes.Clone(value), nil
+}
+
+// item makes an item of a cell. It reads the record that a cell refers to.
+func (b *base) item(ctx context.Context, c cell) (Item, error) {
+	if b.definition.Payload != config.PayloadMessage {
+		return Item{JSON: c.data}, nil
+	}
+	place, err := decodePlace(c.data)
+	if err != nil {
+		return Item{}, err
+	}
+	item := Item{Place: place}
+	item.Message, err = b.session.read(ctx, place)
+	return item, err
+}
+
+// read gives the message at a place.
+func (s *Session) read(ctx context.Context, place Place) (*event.Event, error) {
+	if own := s.own; own != nil && own.Kind == event.Message && own.At() == place.at() && own.Offset == place.Offset {
+		return own, nil
+	}
+	o := &s.registry.options
+	var record *kafka.Record
+	if o.Kept != nil {
+		record = o.Kept(place.at(), place.Offset)
+	}
+	if record == nil {
+		if now(ctx) {
+			return nil, ErrPending
+		}
+		if o.Read == nil {
+			return nil, fault.New(fault.Internal, "there is no loader of messages")
+		}
+		var err error
+		if record, err = o.Read(ctx, place.at(), place.Offset); err != nil {
+			return nil, unreadable(place, err)
+		}
+	}
+	made, invalid := event.Decode(record, o.Clock.Now())
+	if invalid != nil || made.Kind != event.Message {
+		return nil, fault.New(fault.Invalid, "message %s:%d:%d cannot be read: it is no message", place.Topic, place.Partition, place.Offset)
+	}
+	return made, nil
+}
+
+func unreadable(place Place, err error) error {
+	kind := fault.Kafka
+	if known := (*kafka.Error)(nil); errors.As(err, &known) && known.Code == kafka.Gone {
+		kind = fault.Invalid
+	} else if of := (*fault.Error)(nil); errors.As(err, &of) {
+		kind = of.Kind
+	}
+	return &fault.Error{
+		Kind:  kind,
+		Text:  fault.New(kind, "message %s:%d:%d cannot be read: %s", place.Topic, place.Partition, place.Offset, err).Text,
+		Cause: err,
+	}
+}

@@ -1,0 +1,171 @@
+package state_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"prosody/core/clock"
+	"prosody/core/config"
+	"prosody/core/entity"
+	"prosody/core/event"
+	"prosody/core/kafka"
+	"prosody/core/state"
+	"prosody/core/store"
+	"prosody/core/store/memory"
+	"prosody/core/store/storetest"
+)
+
+// world is a store, and the owner of a key over it.
+type world struct {
+	t        require.TestingT
+	ctx      context.Context
+	clock    *clock.Manual
+	memory   *memory.Store
+	store    *storetest.Counter
+	registry *state.Registry
+	lease    *entity.Lease
+	entity   *entity.Entity
+	bytes    int64 // of the owner's memory; 0: as is usual
+	offset   int64
+	records  map[int64]*kafka.Record
+}
+
+func of(kind, payload, name string, change ...func(*config.Collection)) config.Collection {
+	made := config.Collection{Name: name, Kind: kind, Payload: payload}
+	for _, one := range change {
+		one(&made)
+	}
+	return made
+}
+
+func ttl(seconds int64) func(*config.Collection) {
+	return func(c *config.Collection) { c.TTLSeconds = &seconds }
+}
+
+func limit(keys int64) func(*config.Collection) {
+	return func(c *config.Collection) { c.KeysetLimit = &keys }
+}
+
+func capacity(most int64) func(*config.Collection) {
+	return func(c *config.Collection) { c.Capacity = &most }
+}
+
+func usual() []config.Collection {
+	return []config.Collection{
+		of("value", "json", "value"), of("map", "json", "map"), of("map", "json", "tiny", limit(3)), of("map", "json", "untracked", limit(0)),
+		of("set", "", "set"), of("deque", "json", "deque"), of("deque", "json", "bounded", capacity(3)),
+		of("value", "message", "last"), of("map", "message", "named"), of("deque", "message", "backlog"),
+		of("value", "json", "brief", ttl(2)), of("map", "json", "briefs", ttl(2)), of("deque", "json", "fading", ttl(2)),
+	}
+}
+
+func start(t require.TestingT, ctx context.Context, collections []config.Collection) *world {
+	w := &world{t: t, ctx: ctx, clock: clock.NewManual(time.Unix(1_700_000_000, 0)), records: map[int64]*kafka.Record{}}
+	w.memory = memory.NewRegistry(memory.Settings{Clock: w.clock}).Store("x")
+	w.store = storetest.Counting(w.memory)
+	w.define(collections)
+	w.assign()
+	return w
+}
+
+func (w *world) define(collections []config.Collection) {
+	w.registry = state.New(state.Options{
+		Collections: collections, Clock: w.clock, Bytes: w.bytes,
+		Read: func(_ context.Context, _ kafka.Partition, offset int64) (*kafka.Record, error) {
+			if record := w.records[offset]; record != nil {
+				return record, nil
+			}
+			return nil, &kafka.Error{Code: kafka.Gone, Text: "it is gone"}
+		},
+	})
+}
+
+// assign is another process.
+func (w *world) assign() {
+	if w.lease != nil {
+		w.entity.Close()
+		w.lease.End()
+	}
+	w.over(w.store)
+}
+
+func (w *world) over(over store.Store) {
+	keeper := entity.New(entity.Options{Store: over, Group: "g", Version: "1", Clock: w.clock, Bytes: w.bytes})
+	w.lease = keeper.Assign(kafka.Partition{Topic: "orders", Index: 3})
+	opened, err := w.lease.Open(w.ctx, "k")
+	require.NoError(w.t, err)
+	w.entity = opened
+}
+
+func (w *world) message() *event.Event {
+	w.offset++
+	record := &kafka.Record{Topic: "orders", Partition: 3, Offset: w.offset, Key: []byte("k"), Value: []byte(`{"n":1}`), Timestamp: 1}
+	w.records[w.offset] = record
+	made, invalid := event.Decode(record, w.clock.Now())
+	if invalid != nil {
+		w.t.Errorf("%s", invalid.Reason)
+		w.t.FailNow()
+	}
+	return made
+}
+
+// attempt is one run of a handler.
+type attempt struct {
+	w       *world
+	ctx     context.Context
+	event   *event.Event
+	txn     *entity.Txn
+	session *state.Session
+}
+
+func (w *world) begin() *attempt {
+	a := &attempt{w: w, ctx: w.ctx, event: w.message()}
+	a.txn = w.entity.Begin(a.event)
+	a.session = w.registry.Begin(a.txn, a.event)
+	return a
+}
+
+func (a *attempt) succeed() {
+	require.NoError(a.w.t, a.session.End(true))
+	require.NoError(a.w.t, a.txn.Commit(a.w.ctx, entity.Mark{Event: a.event}))
+}
+
+func (a *attempt) fail() {
+	require.NoError(a.w.t, a.session.End(false))
+	a.txn.Discard()
+}
+
+func (w *world) run(work func(a *attempt)) {
+	a := w.begin()
+	work(a)
+	a.succeed()
+}
+
+func bind[H state.Handle](a *attempt, kind, payload, name string) H {
+	handle, err := a.session.Bind(state.Identity{Name: name, Kind: kind, Payload: payload})
+	require.NoError(a.w.t, err)
+	return handle.(H)
+}
+
+func (a *attempt) value(name string) *state.Value { return bind[*state.Value](a, "value", "json", name) }
+func (a *attempt) mapping(name string) *state.Map { return bind[*state.Map](a, "map", "json", name) }
+func (a *attempt) set(name string) *state.Set     { return bind[*state.Set](a, "set", "", name) }
+func (a *attempt) deque(name string) *state.Deque { return bind[*state.Deque](a, "deque", "json", name) }
+
+func js(text string) state.Item { return state.Item{JSON: []byte(text)} }
+
+// all is what is left of a scan.
+func all(t testing.TB, ctx context.Context, scan *state.Scan, err error) (entries []state.Entry) {
+	require.NoError(t, err)
+	for {
+		some, err := scan.Next(ctx, 7)
+		require.NoError(t, err)
+		if len(some) == 0 {
+			return entries
+		}
+		entries = append(entries, some...)
+	}
+}
