@@ -68,11 +68,13 @@ func (c *Consumer) ended(start partition.Start, class pipeline.Class) {
 type worker struct {
 	consumer *Consumer
 	token    partition.Token
+	beat     func(time.Duration) // progress
 	extra    []partition.Start
 }
 
 func (w *worker) loop(start partition.Start) {
 	c := w.consumer
+	w.beat = w.progress
 	defer func() {
 		if thrown := recover(); thrown != nil {
 			c.panicked("worker", thrown)
@@ -149,7 +151,7 @@ func (w *worker) run(start partition.Start) (class pipeline.Class) {
 		return w.invalid(held.ctx, start)
 	}
 	outcome := c.options.Handler.Handle(held.ctx, &pipeline.Invocation{
-		Event: start.Event, Leaving: held.ctx, Progress: w.progress, Lease: held.mark,
+		Event: start.Event, Leaving: held.ctx, Progress: w.beat, Lease: held.mark,
 	})
 	if outcome.Class == pipeline.Transient && held.ctx.Err() != nil {
 		return pipeline.Aborted

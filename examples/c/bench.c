@@ -1,7 +1,9 @@
 /* Measures how fast a consumer with an empty handler takes records: best-effort mode, one thread.
    Prints JSON. Options come from the environment; for example:
 
-   PROSODY_MOCK=true PROSODY_BOOTSTRAP_SERVERS=bench ./bench 200000 100 */
+   PROSODY_MOCK=true PROSODY_BOOTSTRAP_SERVERS=bench ./bench 200000 100
+
+   With the name of a topic as third argument, it reads that one instead of filling its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,12 +86,12 @@ static void await(int tag) {
   bench.done &= ~(1u << tag);
 }
 
-static prosody_config *configuration(const char *topic) {
+static prosody_config *configuration(const char *topic, const char *group) {
   prosody_config *config;
   prosody_error error = {.size = sizeof error};
   check(prosody_config_create(&config, &error), PROSODY_OK, &error);
   const char *options[][2] = {{"mode", "best-effort"},
-                              {"group_id", topic},
+                              {"group_id", group},
                               {"subscribed_topics", topic},
                               {"source_system", "bench"}};
   for (size_t i = 0; i < sizeof options / sizeof *options; i++)
@@ -149,19 +151,20 @@ static double fill(prosody_client *client, const char *topic, long records, size
 int main(int count, char **arguments) {
   long records = count > 1 ? atol(arguments[1]) : 200000;
   size_t size = count > 2 ? (size_t)atol(arguments[2]) : 100;
-  char topic[64];
+  char own[64];
   prosody_error error = {.size = sizeof error};
   if (records <= 0 || size < 2) {
-    fprintf(stderr, "usage: bench [RECORDS [BYTES]]\n");
+    fprintf(stderr, "usage: bench [RECORDS [BYTES [TOPIC]]]\n");
     return 2;
   }
-  snprintf(topic, sizeof topic, "bench-%ld-%d", (long)time(NULL), (int)getpid());
+  snprintf(own, sizeof own, "bench-%ld-%d", (long)time(NULL), (int)getpid());
+  const char *topic = count > 3 ? arguments[3] : own;
   bench.buffer = aligned_alloc(8, BUFFER);
   check(prosody_queue_create(&bench.queue, &error), PROSODY_OK, &error);
-  prosody_config *config = configuration(topic);
-  make_topic(config, topic);
+  prosody_config *config = configuration(topic, own);
+  if (topic == own) make_topic(config, topic);
   prosody_client *client = make(config);
-  double send_rate = fill(client, topic, records, size);
+  double send_rate = topic == own ? fill(client, topic, records, size) : 0;
 
   bench.batches = 0;
   double asked = now(), used = cpu();

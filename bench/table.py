@@ -1,0 +1,65 @@
+"""Prints medians and ratios of the results of run.sh as a Markdown table."""
+
+import json
+import statistics
+import sys
+from collections import defaultdict
+
+NAMES = {
+    "consume": "consume, default options",
+    "wide": "consume, 256 concurrent, 1,024 uncommitted",
+    "send": "send",
+    "latency": "latency at 200/s",
+}
+
+
+def median(lines, pick):
+    return statistics.median([pick(line) for line in lines]) if lines else None
+
+
+def row(name, peer, ours, unit):
+    ratio = "–"
+    if peer and ours:
+        ratio = f"{ours / peer:.2f}"
+    show = lambda value: "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    print(f"| {name} | {show(peer)} {unit} | {show(ours)} {unit} | {ratio} |")
+
+
+def main():
+    found = defaultdict(list)
+    loads = []
+    with open(sys.argv[1], encoding="utf-8") as lines:
+        for text in lines:
+            line = json.loads(text)
+            found[line["part"], line["who"], line["mode"]].append(line)
+            loads.append(line["load"])
+    print("| What | Peer | Ours | Ours / peer |\n|---|---|---|---|")
+    for part, name in NAMES.items():
+        for mode in ("real", "mock"):
+            peer, ours = found[part, "peer", mode], found[part, "ours", mode]
+            if part == "latency":
+                for quantile in ("p50", "p99"):
+                    pick = lambda line: line["ms"][quantile]
+                    row(f"{name}, {quantile}, {mode}", median(peer, pick), median(ours, pick), "ms")
+                continue
+            row(f"{name}, {mode}", median(peer, lambda l: l["per_second"]), median(ours, lambda l: l["per_second"]), "/s")
+            row(f"RSS: {name}, {mode}", median(peer, lambda l: l["rss_mib"]), median(ours, lambda l: l["rss_mib"]), "MiB")
+    print("\n| C consumer | Records/s | CPU a record | Of plain Poll | Of tuned Poll |\n|---|---|---|---|---|")
+    rate = lambda line: line["consume_per_s"]
+    plain, tuned = median(found["c", "poll", "plain"], rate), median(found["c", "poll", "tuned"], rate)
+    for who, mode, name in (
+        ("poll", "plain", "Poll loop, librdkafka's defaults"),
+        ("poll", "tuned", "Poll loop, tuned"),
+        ("ours", "narrow", "ours, 32 concurrent, 64 uncommitted"),
+        ("ours", "wide", "ours, 256 concurrent, 256 uncommitted"),
+    ):
+        lines = found["c", who, mode]
+        if lines and plain and tuned:
+            cpu = median(lines, lambda line: line["cpu_us_per_record"])
+            value = median(lines, rate)
+            print(f"| {name} | {value:,.0f} | {cpu:.1f} µs | {value / plain:.2f} | {value / tuned:.2f} |")
+    print(f"\nLoad average while it ran: {min(loads):.1f} to {max(loads):.1f}.")
+
+
+if __name__ == "__main__":
+    main()
