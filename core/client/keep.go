@@ -14,6 +14,7 @@ import (
 	"prosody/core/kafka"
 	"prosody/core/loader"
 	"prosody/core/pipeline/durable"
+	"prosody/core/state"
 	"prosody/core/store"
 	"prosody/core/store/cassandra"
 	"prosody/core/timer"
@@ -62,6 +63,7 @@ type keep struct {
 	durable.Ledger
 	timers   *timer.Timers
 	loader   *loader.Loader
+	state    *state.Registry
 	consumer atomic.Pointer[consumer.Consumer]
 }
 
@@ -76,6 +78,10 @@ func (c *Client) keep() *keep {
 		Store: c.store, Group: settings.GroupID, Version: settings.IdempotenceVersion, TTL: settings.IdempotenceTTL,
 		Cache: settings.IdempotenceCacheSize, Bytes: settings.StateOwnedCacheSize, Slab: settings.SlabSize,
 		Recovery: settings.StateRecoveryDelay, Clock: c.deps.Clock, Log: c.target("prosody.entity"), Observer: made,
+	})
+	made.state = state.New(state.Options{
+		Collections: settings.Collections, Read: made.loader.Read, Kept: made.loader.Kept,
+		Clock: c.deps.Clock, Bytes: settings.StateOwnedCacheSize / 8,
 	})
 	made.timers = timer.New(timer.Options{
 		Index: c.store, Open: made.open, Count: made.count, Fault: c.deps.Fault, Slab: settings.SlabSize,

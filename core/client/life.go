@@ -229,6 +229,7 @@ func (c *Client) compose(host Host, kept *keep) (*mode.Chain, error) {
 		Gate:     gate.Options{Threshold: settings.DeferFailureThreshold, Window: settings.DeferFailureWindow},
 		Monopoly: share,
 		Read:     kept.loader.Read,
+		State:    kept.state,
 
 		FailureTopic: settings.FailureTopic,
 		Group:        settings.GroupID,

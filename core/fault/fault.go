@@ -26,6 +26,9 @@ const (
 	TooLarge              // permanent
 	Invalid               // permanent: a key, topic name or payload is not allowed
 	Exists                // permanent
+	Unpublished           // transient: nobody publishes the collection yet
+	Identity              // permanent: a collection is of another kind
+	Unregistered          // permanent: a collection is not registered
 )
 
 // Error is an error with its kind.

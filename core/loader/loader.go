@@ -63,6 +63,18 @@ func (l *Loader) Read(ctx context.Context, at kafka.Partition, offset int64) (*k
 	return record, nil
 }
 
+// Kept gives a record that is in memory, or nil.
+func (l *Loader) Kept(at kafka.Partition, offset int64) *kafka.Record {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	found := l.kept[place{at, offset}]
+	if found == nil {
+		return nil
+	}
+	l.recent.MoveToFront(found)
+	return found.Value.(*kafka.Record)
+}
+
 // look finds a record that is kept, or the client to read it with.
 func (l *Loader) look(where place) (kafka.Reader, *kafka.Record, error) {
 	l.mutex.Lock()

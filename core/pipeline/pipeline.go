@@ -11,6 +11,7 @@ import (
 
 	"prosody/core/entity"
 	"prosody/core/event"
+	"prosody/core/state"
 )
 
 // Class says how an attempt or an event ended.
@@ -73,6 +74,8 @@ type Invocation struct {
 	// Txn is the attempt's transaction. A layer that returns Success or Deferred leaves
 	// the one to commit, or nil.
 	Txn Txn
+	// State is the attempt's collections; nil without a record.
+	State *state.Session
 	// Next is set when Event is the head of its key's deferred queue: it is when the one
 	// behind it is to run, in ms. What ends the event takes it off the queue.
 	Next int64

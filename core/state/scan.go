@@ -210,9 +210,12 @@ func (s *Scan) give(ctx context.Context, cells []entry) ([]Entry, error) {
 
 // pass leaves a coordinate behind.
 func (s *Scan) pass(coordinate string) {
-	if s.backward {
+	switch {
+	case s.backward:
 		s.to, s.open = coordinate, false
-	} else {
+	case s.positions != nil:
+		s.from = index(number(coordinate) + 1)
+	default:
 		s.from = coordinate + "\x00"
 	}
 }
@@ -329,6 +332,9 @@ func (s *Scan) skip(edge string) {
 		}
 		return
 	}
+	if s.positions != nil && len(edge) > 8 { // behind an index
+		edge = index(number(edge[:8]) + 1)
+	}
 	s.from = max(s.from, edge)
 }
 
@@ -391,11 +397,8 @@ func (v *view) stored(s *Scan) (one entry, found bool, edge string, sure bool) {
 
 // neighbour is the very next index of a range of a deque.
 func (s *Scan) neighbour() string {
-	switch {
-	case s.backward:
+	if s.backward {
 		return index(number(s.to) - 1)
-	case len(s.from) > 8:
-		return index(number(s.from[:8]) + 1)
 	}
 	return s.from
 }

@@ -120,9 +120,9 @@ func IdentityOf(definition config.Collection) Identity {
 	return Identity{Name: definition.Name, Kind: definition.Kind, Payload: definition.Payload}
 }
 
-// End ends the session. With keep its changes join the record's transaction; an error
-// means that they can never be stored. It waits for a Commit that is under way.
-func (s *Session) End(keep bool) error {
+// End ends the session. With keep its changes join the record's transaction. It waits for
+// a Commit that is under way.
+func (s *Session) End(ctx context.Context, keep bool) error {
 	s.mutex.Lock()
 	s.over = true
 	bases := make([]*base, 0, len(s.bases))
@@ -134,6 +134,12 @@ func (s *Session) End(keep bool) error {
 	for _, b := range bases {
 		b.settle()
 		if !keep || first != nil {
+			continue
+		}
+		if b.pending.touched {
+			first = s.record.Load(ctx)
+		}
+		if first != nil {
 			continue
 		}
 		part, err := b.part(bases)

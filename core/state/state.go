@@ -127,11 +127,11 @@ func errSettled() error {
 }
 
 func errUnknown(name string) error {
-	return fault.New(fault.Invalid, "state collection %q is not registered", name)
+	return fault.New(fault.Unregistered, "state collection %q is not registered", name)
 }
 
 func errMismatch(name string, known, wanted Identity) error {
-	return fault.New(fault.Invalid, "state collection identity mismatch: %q is a %s, not a %s", name, known.text(), wanted.text())
+	return fault.New(fault.Identity, "state collection identity mismatch: %q is a %s, not a %s", name, known.text(), wanted.text())
 }
 
 func errNull() error {

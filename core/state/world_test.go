@@ -129,12 +129,12 @@ func (w *world) begin() *attempt {
 }
 
 func (a *attempt) succeed() {
-	require.NoError(a.w.t, a.session.End(true))
+	require.NoError(a.w.t, a.session.End(a.w.ctx, true))
 	require.NoError(a.w.t, a.txn.Commit(a.w.ctx, entity.Mark{Event: a.event}))
 }
 
 func (a *attempt) fail() {
-	require.NoError(a.w.t, a.session.End(false))
+	require.NoError(a.w.t, a.session.End(a.w.ctx, false))
 	a.txn.Discard()
 }
 
@@ -150,10 +150,14 @@ func bind[H state.Handle](a *attempt, kind, payload, name string) H {
 	return handle.(H)
 }
 
-func (a *attempt) value(name string) *state.Value { return bind[*state.Value](a, "value", "json", name) }
+func (a *attempt) value(name string) *state.Value {
+	return bind[*state.Value](a, "value", "json", name)
+}
 func (a *attempt) mapping(name string) *state.Map { return bind[*state.Map](a, "map", "json", name) }
 func (a *attempt) set(name string) *state.Set     { return bind[*state.Set](a, "set", "", name) }
-func (a *attempt) deque(name string) *state.Deque { return bind[*state.Deque](a, "deque", "json", name) }
+func (a *attempt) deque(name string) *state.Deque {
+	return bind[*state.Deque](a, "deque", "json", name)
+}
 
 func js(text string) state.Item { return state.Item{JSON: []byte(text)} }
 
@@ -169,3 +173,5 @@ func all(t testing.TB, ctx context.Context, scan *state.Scan, err error) (entrie
 		entries = append(entries, some...)
 	}
 }
+
+func markOf(a *attempt) entity.Mark { return entity.Mark{Event: a.event} }

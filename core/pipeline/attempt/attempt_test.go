@@ -35,7 +35,7 @@ func TestOneTransactionForEachAttempt(t *testing.T) {
 			assert.Empty(t, seconds, "what failed is gone")
 			assert.NoError(t, last.Schedule(ctx, 7, false))
 			return end
-		})).Handle(t.Context(), invocation)
+		}), nil).Handle(t.Context(), invocation)
 		assert.Equal(t, fault.Settled, fault.Of(last.Schedule(t.Context(), 8, false)))
 		if end.Class != pipeline.Success {
 			assert.Nil(t, invocation.Txn)
@@ -48,6 +48,6 @@ func TestOneTransactionForEachAttempt(t *testing.T) {
 
 func TestWithoutARecord(t *testing.T) {
 	invocation := Invocation(t.Context(), "k")
-	assert.Equal(t, Done(), attempt.New(Play(Step{End: Done()})).Handle(t.Context(), invocation))
+	assert.Equal(t, Done(), attempt.New(Play(Step{End: Done()}), nil).Handle(t.Context(), invocation))
 	assert.Nil(t, invocation.Txn)
 }

@@ -62,7 +62,7 @@ type host func(ctx context.Context, txn pipeline.Txn) pipeline.Outcome
 func (w *world) handle(dedup bool, of *event.Event, leaving context.Context, work host) pipeline.Outcome {
 	handler := durable.New(attempt.New(pipeline.Func(func(ctx context.Context, invocation *pipeline.Invocation) pipeline.Outcome {
 		return work(ctx, invocation.Txn)
-	})), durable.Options{
+	}), nil), durable.Options{
 		Dedup: dedup, Backoff: retry.Backoff{Base: time.Millisecond, Max: time.Second},
 		Clock: clock.Real{}, Counts: &w.counts, Log: w.log.Logger(),
 	})
@@ -320,7 +320,7 @@ func TestAPanicLeavesTheKeyUsable(t *testing.T) {
 }
 
 func TestWithoutALease(t *testing.T) {
-	handler := durable.New(attempt.New(Play(Step{End: Done()})), durable.Options{Dedup: true})
+	handler := durable.New(attempt.New(Play(Step{End: Done()}), nil), durable.Options{Dedup: true})
 	assert.Equal(t, Done(), handler.Handle(t.Context(), Invocation(t.Context(), "k")))
 }
 

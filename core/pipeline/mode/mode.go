@@ -32,6 +32,7 @@ import (
 	"prosody/core/pipeline/schedule"
 	"prosody/core/pipeline/timeout"
 	"prosody/core/producer"
+	"prosody/core/state"
 )
 
 // The modes, as option texts.
@@ -70,6 +71,7 @@ type Options struct {
 	FailureTopic string // empty: no dead letters; low-latency mode needs one
 	Group        string
 	Source       string
+	State        *state.Registry // nil: no collections
 	Send         func(producer.Outgoing, func(producer.Sent)) error
 
 	Clock clock.Clock // measures how long things take
@@ -106,7 +108,7 @@ func New(o Options) (*Chain, error) {
 	c.scheduler = schedule.New(o.Schedule)
 	o.Gate.Clock = o.Clock
 	doors := gate.New(o.Gate)
-	c.timeouts = timeout.New(doors.Wrap(attempt.New(guard.New(o.Host, c.Counts))),
+	c.timeouts = timeout.New(doors.Wrap(attempt.New(guard.New(o.Host, c.Counts), o.State)),
 		timeout.Options{After: o.Timeout, Clock: o.Clock, Counts: c.Counts, Log: o.Log})
 	once := cancel.New(c.scheduler.Wrap(c.timeouts))
 
