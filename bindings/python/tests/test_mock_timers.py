@@ -81,7 +81,7 @@ async def test_tomorrow_comes_when_the_clock_is_moved(options: dict[str, Any], u
         with pytest.raises(ValueError, match="servers"):
             mock.advance(1, "nowhere")
         for wrong in (-1, float("nan"), float("inf"), 10**12, timedelta.max):
-            with pytest.raises(ValueError, match="time|milliseconds"):
+            with pytest.raises(ValueError, match=r"time|milliseconds"):
                 mock.advance(wrong, unique)
         with pytest.raises(TypeError):
             mock.advance("1", unique)  # type: ignore[arg-type]
