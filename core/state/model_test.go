@@ -1,0 +1,491 @@
+package state_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"prosody/core/config"
+	"prosody/core/fault"
+	"prosody/core/state"
+	"prosody/core/store"
+	"prosody/core/store/memory"
+)
+
+// plain is what a key's collections hold, as Go has it.
+type plain struct {
+	values map[string]string
+	maps   map[string]map[string]string
+	deques map[string][]string
+}
+
+func (p plain) clone() plain {
+	c := plain{values: maps.Clone(p.values), maps: map[string]map[string]string{}, deques: map[string][]string{}}
+	for name, one := range p.maps {
+		c.maps[name] = maps.Clone(one)
+	}
+	for name, one := range p.deques {
+		c.deques[name] = slices.Clone(one)
+	}
+	return c
+}
+
+// restore sets one collection to what another has.
+func (p plain) restore(kind, name string, from plain) {
+	switch kind {
+	case config.KindValue:
+		delete(p.values, name)
+		if value, there := from.values[name]; there {
+			p.values[name] = value
+		}
+	case config.KindDeque:
+		p.deques[name] = slices.Clone(from.deques[name])
+	default:
+		p.maps[name] = maps.Clone(from.maps[name])
+		if p.maps[name] == nil {
+			p.maps[name] = map[string]string{}
+		}
+	}
+}
+
+// model runs random attempts beside a plain model.
+type model struct {
+	*world
+	t         *testing.T
+	dice      *rand.Rand
+	durable   plain
+	attempt   *attempt
+	live      plain
+	steps     int
+	capacity  int
+	alphabet  []string
+	big       bool
+	collected []config.Collection
+}
+
+func (m *model) item() string {
+	if m.big && m.dice.IntN(20) == 0 {
+		return `"` + string(make([]byte, 0)) + longText(m.dice.IntN(3000)) + strconv.Itoa(m.dice.IntN(1000)) + `"`
+	}
+	return strconv.Itoa(m.dice.IntN(1000))
+}
+
+func longText(size int) string {
+	text := make([]byte, size)
+	for i := range text {
+		text[i] = 'x'
+	}
+	return string(text)
+}
+
+func (m *model) key() string { return m.alphabet[m.dice.IntN(len(m.alphabet))] }
+
+// ask does an operation from memory if it can, and else with the store.
+func ask[T any](m *model, call func(ctx context.Context) (T, error)) T {
+	result, err := call(state.Memory())
+	if errors.Is(err, state.ErrPending) {
+		result, err = call(m.ctx)
+	}
+	require.NoError(m.t, err)
+	return result
+}
+
+type got struct {
+	item  state.Item
+	found bool
+}
+
+func (g got) text() string {
+	if !g.found {
+		return ""
+	}
+	return string(g.item.JSON)
+}
+
+func find(m *model, call func(ctx context.Context) (state.Item, bool, error)) string {
+	return ask(m, func(ctx context.Context) (got, error) {
+		item, found, err := call(ctx)
+		return got{item, found}, err
+	}).text()
+}
+
+func does(m *model, call func(ctx context.Context) error) {
+	ask(m, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
+}
+
+func (m *model) values() {
+	name := "value"
+	h := m.attempt.value(name)
+	switch m.dice.IntN(6) {
+	case 0, 1, 2:
+		item := m.item()
+		does(m, func(ctx context.Context) error { return h.Set(ctx, js(item)) })
+		m.live.values[name] = item
+	case 3:
+		does(m, h.Clear)
+		delete(m.live.values, name)
+	default:
+		require.Equal(m.t, m.live.values[name], find(m, h.Get))
+	}
+	m.floor(h, config.KindValue, name)
+}
+
+func (m *model) mapping() {
+	name := []string{"map", "tiny", "untracked"}[m.dice.IntN(3)]
+	h, is := m.attempt.mapping(name), m.live.maps[name]
+	key := m.key()
+	switch n := m.dice.IntN(40); {
+	case n < 14:
+		item := m.item()
+		does(m, func(ctx context.Context) error { return h.Set(ctx, key, js(item)) })
+		is[key] = item
+	case n < 22:
+		does(m, func(ctx context.Context) error { return h.Remove(ctx, key) })
+		delete(is, key)
+	case n < 23:
+		does(m, h.Clear)
+		clear(is)
+	case n < 28:
+		require.Equal(m.t, is[key], find(m, func(ctx context.Context) (state.Item, bool, error) { return h.Get(ctx, key) }))
+	case n < 31:
+		_, there := is[key]
+		require.Equal(m.t, there, ask(m, func(ctx context.Context) (bool, error) { return h.Contains(ctx, key) }))
+	case n < 33:
+		names := []string{m.key(), m.key(), key, m.key()}
+		for i, item := range ask(m, func(ctx context.Context) ([]*state.Item, error) { return h.GetMany(ctx, names) }) {
+			want, there := is[names[i]]
+			require.Equal(m.t, there, item != nil)
+			if there {
+				require.Equal(m.t, want, string(item.JSON))
+			}
+		}
+	case n < 35:
+		require.Equal(m.t, len(is) == 0, ask(m, h.IsEmpty))
+	default:
+		m.scan(h.Scan, is)
+	}
+	m.floor(h, config.KindMap, name)
+}
+
+func (m *model) set() {
+	h, is := m.attempt.set("set"), m.live.maps["set"]
+	key := m.key()
+	switch n := m.dice.IntN(20); {
+	case n < 8:
+		does(m, func(ctx context.Context) error { return h.Add(ctx, key) })
+		is[key] = ""
+	case n < 12:
+		does(m, func(ctx context.Context) error { return h.Discard(ctx, key) })
+		delete(is, key)
+	case n < 13:
+		does(m, h.Clear)
+		clear(is)
+	case n < 16:
+		_, there := is[key]
+		require.Equal(m.t, there, ask(m, func(ctx context.Context) (bool, error) { return h.Contains(ctx, key) }))
+	case n < 17:
+		require.Equal(m.t, len(is) == 0, ask(m, h.IsEmpty))
+	default:
+		m.scan(h.Scan, is)
+	}
+	m.floor(h, config.KindSet, "set")
+}
+
+// scan compares a scan with random edges.
+func (m *model) scan(open func(state.Query) (*state.Scan, error), is map[string]string) {
+	q := state.Query{Backward: m.dice.IntN(2) == 0, Keys: m.dice.IntN(3) == 0}
+	low, high := "", ""
+	if m.dice.IntN(3) == 0 {
+		q.Prefix = m.key()[:1]
+	}
+	edge := func() *state.Edge { return &state.Edge{Key: m.key(), Exclusive: m.dice.IntN(2) == 0} }
+	if m.dice.IntN(3) == 0 {
+		q.First = edge()
+	}
+	if m.dice.IntN(3) == 0 {
+		q.Last = edge()
+	}
+	if m.dice.IntN(4) == 0 {
+		low = m.key()
+		q.Start = &low
+	}
+	if m.dice.IntN(4) == 0 {
+		high = m.key()
+		q.Stop = &high
+	}
+	if m.dice.IntN(4) == 0 {
+		q.Limit = int64(1 + m.dice.IntN(4))
+	}
+	var want []string
+	for _, key := range slices.Sorted(maps.Keys(is)) {
+		above := func(e *state.Edge) bool { return e == nil || key > e.Key || key == e.Key && !e.Exclusive }
+		below := func(e *state.Edge) bool { return e == nil || key < e.Key || key == e.Key && !e.Exclusive }
+		first, last := above, below
+		if q.Backward {
+			first, last = below, above
+		}
+		if first(q.First) && last(q.Last) && (q.Start == nil || key >= low) && (q.Stop == nil || key < high) &&
+			(len(key) >= len(q.Prefix) && key[:len(q.Prefix)] == q.Prefix) {
+			want = append(want, key)
+		}
+	}
+	if q.Backward {
+		slices.Reverse(want)
+	}
+	if q.Limit > 0 && len(want) > int(q.Limit) {
+		want = want[:q.Limit]
+	}
+	var found []string
+	scan, err := open(q)
+	require.NoError(m.t, err)
+	for {
+		some := ask(m, func(ctx context.Context) ([]state.Entry, error) { return scan.Next(ctx, 1+m.dice.IntN(5)) })
+		for _, one := range some {
+			found = append(found, one.Key)
+			if !q.Keys {
+				require.Equal(m.t, is[one.Key], string(one.Item.JSON))
+			}
+		}
+		if len(some) == 0 || m.dice.IntN(30) == 0 {
+			if len(some) == 0 {
+				require.Equal(m.t, want, found)
+			}
+			return
+		}
+	}
+}
+
+func (m *model) deque() {
+	name := []string{"deque", "bounded"}[m.dice.IntN(2)]
+	h, is := m.attempt.deque(name), m.live.deques[name]
+	item := m.item()
+	bound := func(left bool) {
+		if most := m.capacity; name == "bounded" && len(is) > most {
+			if left {
+				is = is[:most]
+			} else {
+				is = is[len(is)-most:]
+			}
+		}
+	}
+	take := func(left bool) string {
+		if len(is) == 0 {
+			return ""
+		}
+		at := len(is) - 1
+		if left {
+			at = 0
+		}
+		item := is[at]
+		is = slices.Delete(is, at, at+1)
+		return item
+	}
+	switch n := m.dice.IntN(40); {
+	case n < 9:
+		does(m, func(ctx context.Context) error { return h.Append(ctx, js(item)) })
+		is = append(is, item)
+		bound(false)
+	case n < 16:
+		does(m, func(ctx context.Context) error { return h.AppendLeft(ctx, js(item)) })
+		is = slices.Insert(is, 0, item)
+		bound(true)
+	case n < 21:
+		require.Equal(m.t, take(false), find(m, h.Pop))
+	case n < 26:
+		require.Equal(m.t, take(true), find(m, h.PopLeft))
+	case n < 27:
+		does(m, h.Clear)
+		is = nil
+	case n < 29:
+		want := ""
+		if len(is) > 0 {
+			want = is[len(is)-1]
+		}
+		require.Equal(m.t, want, find(m, h.Peek))
+	case n < 31:
+		at, want := int64(m.dice.IntN(12)-6), ""
+		switch {
+		case at >= 0 && at < int64(len(is)):
+			want = is[at]
+		case at < 0 && -at <= int64(len(is)):
+			want = is[int64(len(is))+at]
+		}
+		require.Equal(m.t, want, find(m, func(ctx context.Context) (state.Item, bool, error) { return h.Get(ctx, at) }))
+	case n < 33:
+		require.EqualValues(m.t, len(is), ask(m, h.Size))
+	default:
+		m.walk(h, is)
+	}
+	m.live.deques[name] = is
+	m.floor(h, config.KindDeque, name)
+}
+
+func (m *model) walk(h *state.Deque, is []string) {
+	s := state.Span{Backward: m.dice.IntN(2) == 0}
+	low, high := 0, len(is)
+	if m.dice.IntN(2) == 0 {
+		low = m.dice.IntN(4)
+		at := int64(low)
+		s.Start = &at
+	}
+	if m.dice.IntN(2) == 0 {
+		at := int64(m.dice.IntN(8))
+		high = min(high, int(at)+1)
+		bound := &state.Bound{Index: at}
+		if s.Last = bound; s.Backward {
+			s.First, s.Last = bound, nil
+		}
+	}
+	var want []string
+	if low < high {
+		want = slices.Clone(is[low:high])
+	}
+	if s.Backward {
+		slices.Reverse(want)
+	}
+	scan, err := h.Scan(s)
+	require.NoError(m.t, err)
+	var found []string
+	for {
+		some := ask(m, func(ctx context.Context) ([]state.Entry, error) { return scan.Next(ctx, 1+m.dice.IntN(5)) })
+		if len(some) == 0 {
+			break
+		}
+		for _, one := range some {
+			require.Less(m.t, one.Index, int64(len(is)), "%+v %+v %v", s, some, is)
+			require.Equal(m.t, is[one.Index], string(one.Item.JSON))
+			found = append(found, string(one.Item.JSON))
+		}
+	}
+	require.Equal(m.t, want, found)
+	scan.Close()
+}
+
+// floor commits or rolls back now and then.
+func (m *model) floor(h state.Handle, kind, name string) {
+	switch m.dice.IntN(60) {
+	case 0:
+		ask(m, h.Commit)
+		m.durable.restore(kind, name, m.live)
+	case 1:
+		ask(m, h.Rollback)
+		m.live.restore(kind, name, m.durable)
+	}
+}
+
+var errDown = errors.New("down")
+
+// round is one attempt and what becomes of it.
+func (m *model) round() {
+	m.attempt, m.live = m.begin(), m.durable.clone()
+	for range m.dice.IntN(25) {
+		m.steps++
+		switch m.dice.IntN(7) {
+		case 0:
+			m.values()
+		case 1, 2, 3:
+			m.mapping()
+		case 4:
+			m.set()
+		default:
+			m.deque()
+		}
+	}
+	switch n := m.dice.IntN(20); {
+	case n < 13:
+		m.attempt.succeed()
+		m.durable = m.live
+	case n < 17:
+		m.attempt.fail()
+	default:
+		m.crash(n == 17)
+	}
+	if m.dice.IntN(6) == 0 {
+		m.assign()
+	}
+	if m.dice.IntN(40) == 0 {
+		m.capacity = 2 + m.dice.IntN(4)
+		m.define(m.definitions())
+	}
+	m.clock.Advance(time.Duration(m.dice.IntN(3000)) * time.Millisecond)
+}
+
+// crash ends the process while it writes: the write has come through, or not.
+func (m *model) crash(lost bool) {
+	require.NoError(m.t, m.attempt.session.End(m.ctx, true))
+	m.memory.Fail(func(op string, _ store.Key) error {
+		switch {
+		case op != "Apply":
+			return nil
+		case lost:
+			return memory.Lost(errDown)
+		}
+		return errDown
+	})
+	err := m.attempt.txn.Commit(m.ctx, markOf(m.attempt))
+	m.memory.Fail(nil)
+	if err != nil {
+		require.Equal(m.t, fault.Store, fault.Of(err))
+	}
+	if lost {
+		m.durable = m.live
+	}
+	if m.dice.IntN(2) == 0 {
+		m.attempt.txn.Discard()
+		return
+	}
+	m.attempt.txn.Discard()
+	m.assign()
+}
+
+func (m *model) definitions() []config.Collection {
+	all := usual()
+	for i := range all {
+		if all[i].Name == "bounded" {
+			most := int64(m.capacity)
+			all[i].Capacity = &most
+		}
+	}
+	return all
+}
+
+func runModel(t *testing.T, seed uint64, steps int, bytes int64, keys int) {
+	m := &model{t: t, dice: rand.New(rand.NewPCG(seed, 1)), capacity: 3, big: true}
+	m.world = &world{}
+	m.durable = plain{values: map[string]string{}, maps: map[string]map[string]string{}, deques: map[string][]string{}}
+	for _, name := range []string{"map", "tiny", "untracked", "set"} {
+		m.durable.maps[name] = map[string]string{}
+	}
+	for i := range keys {
+		m.alphabet = append(m.alphabet, string(rune('a'+i%5))+[]string{"", "\x00", "é", "😀"}[i%4]+strconv.Itoa(i/20))
+	}
+	m.world = start(t, t.Context(), usual())
+	m.bytes = bytes
+	m.define(m.definitions())
+	m.assign()
+	for m.steps < steps {
+		m.round()
+	}
+	t.Logf("seed %d: %d steps, %v", seed, m.steps, m.store.Calls())
+}
+
+// Random operations with failures, commits, rollbacks, crashes and changes of owner agree
+// with plain values, maps and slices: with all in memory, with hardly any, and with few keys.
+func TestAgreesWithAPlainModel(t *testing.T) {
+	steps := 40000
+	if text := os.Getenv("PROSODY_MODEL_STEPS"); text != "" {
+		steps, _ = strconv.Atoi(text)
+	}
+	seed := rand.Uint64()
+	runModel(t, seed, steps, 0, 20)
+	runModel(t, seed+1, steps, 3000, 60)
+	runModel(t, seed+2, steps, 0, 150)
+}
