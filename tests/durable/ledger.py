@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,11 +55,11 @@ def repeats(runs: list[Run]) -> list[tuple[Run, Run]]:
     return found
 
 
-def faults(runs: list[Run], deaths: dict[int, float], slack: float) -> list[str]:
-    """What must not be. A process that was killed may have lost what it did in the last moments."""
+def faults(runs: list[Run], deaths: dict[int, float], slack: Callable[[Run], float]) -> list[str]:
+    """What must not be. A process that was killed may have lost what it did in its last seconds."""
     found = []
     for old, new in repeats(runs):
-        if deaths.get(old.pid, float("inf")) - old.end > slack:
+        if deaths.get(old.pid, float("inf")) - old.end > slack(old):
             found.append(f"{old.kind} {old.key} {old.name} was done by {old.pid} and comes again: {old} {new}")
     keys: dict[str, list[Run]] = defaultdict(list)
     for run in runs:

@@ -14,7 +14,11 @@ from rig import Rig, Sender, until
 KILLS = int(os.environ.get("KILLS", "8"))
 MESSAGES = int(os.environ.get("KILL_MESSAGES", str(60 * KILLS)))
 KEYS = 40
-SLACK = 1.5  # seconds in which what a handler did becomes durable, on a busy machine
+
+
+def slack(run: ledger.Run) -> float:
+    """Seconds in which a run becomes durable on a busy machine. The mark of one without a timer waits for a commit."""
+    return 1.5 if run.kind == "message" and run.name % 5 == 0 else 0.5
 
 
 def test_kill(tmp_path: Path) -> None:
@@ -63,7 +67,7 @@ def test_kill(tmp_path: Path) -> None:
         )
         assert ledger.done(runs, "message") == sender.messages
         assert ledger.done(runs, "timer") == sender.timers
-        assert not ledger.faults(runs, rig.deaths, SLACK)
+        assert not ledger.faults(runs, rig.deaths, slack)
         assert not rig.complaints()
         assert rig.lag() == 0
     finally:
