@@ -48,3 +48,5 @@ func TestContract(t *testing.T) {
 		return storetest.World{Store: s, Pass: time.Sleep}
 	})
 }
+
+func TestCatalog(t *testing.T) { storetest.Catalog(t, connect(t, Options{})) }

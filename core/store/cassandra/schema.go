@@ -44,6 +44,10 @@ func tables() []table {
 		{name: "slab", partition: 3, cluster: 2, grace: shortGrace, columns: []column{
 			{"group_id", "text"}, {"topic", "text"}, {"partition", "int"},
 			{"slab_start", "bigint"}, {"slab_size", "bigint"}}},
+		{name: "identity", partition: 1, cluster: 1, grace: longGrace, columns: []column{
+			{"group_id", "text"}, {"name", "text"}, {"identity", "text"}}},
+		{name: "publication", partition: 2, cluster: 2, grace: longGrace, columns: []column{
+			{"subsystem", "text"}, {"name", "text"}, {"group_id", "text"}, {"topic", "text"}, {"identity", "text"}}},
 		{name: "version", partition: 1, grace: longGrace, columns: []column{
 			{"id", "tinyint"}, {"version", "int"}}},
 	}

@@ -14,3 +14,5 @@ func TestContract(t *testing.T) {
 		return storetest.World{Store: NewRegistry(Settings{Clock: manual}).Store("x"), Pass: manual.Advance}
 	})
 }
+
+func TestCatalog(t *testing.T) { storetest.Catalog(t, NewRegistry(Settings{}).Store("x")) }

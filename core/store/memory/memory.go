@@ -88,12 +88,13 @@ const stripes = 64
 
 // Store keeps everything in memory.
 type Store struct {
-	clock  clock.Clock
-	limits store.Limits
-	seed   maphash.Seed
-	hook   hook
-	parts  [stripes]stripe
-	index  index
+	clock   clock.Clock
+	limits  store.Limits
+	seed    maphash.Seed
+	hook    hook
+	parts   [stripes]stripe
+	index   index
+	catalog catalog
 }
 
 func newStore(settings Settings) *Store {
@@ -113,6 +114,7 @@ func (s *Store) reset() {
 	s.index.mutex.Lock()
 	s.index.shards = map[store.Shard]*shard{}
 	s.index.mutex.Unlock()
+	s.catalog.reset()
 }
 
 func (s *Store) part(key store.Key) *stripe {
