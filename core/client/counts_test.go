@@ -41,7 +41,10 @@ func TestCallsOfTheStore(t *testing.T) {
 	settled := func(count int64) {
 		t.Helper()
 		require.Eventually(t, func() bool { return handled.Load() == count }, 10*time.Second, time.Millisecond)
-		require.Eventually(t, func() bool { return client.current().keep.keys().Unwritten == 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool {
+			now := client.current()
+			return now.consumer.Snapshot().Running == 0 && now.keep.keys().Unwritten == 0
+		}, 10*time.Second, time.Millisecond)
 		handled.Store(0)
 	}
 	round := func(payload func(key, n int) string) {
