@@ -270,7 +270,7 @@ func goClientStats(c C.uintptr_t, buffer unsafe.Pointer, capacity C.size_t, size
 			return report(e, err)
 		}
 		own, err := json.Marshal(map[string]any{
-			"handles": library.handles.Live(), "invocations": library.slots.Used(),
+			"handles": library.handles.Live(), "invocations": library.slots.Used(), "states": library.keyed.Used(),
 		})
 		if err != nil {
 			return report(e, err)

@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"prosody/capi/internal/keyed"
 	"prosody/capi/internal/record"
 	"prosody/core/pipeline"
 )
@@ -18,6 +19,7 @@ var (
 	_ [C.sizeof_prosody_completion_record]byte = [record.CompletionSize]byte{}
 	_ [C.sizeof_prosody_log_record]byte        = [record.LogSize]byte{}
 	_ [C.sizeof_prosody_fatal_record]byte      = [record.FatalSize]byte{}
+	_ [C.sizeof_prosody_entry]byte             = [keyed.EntrySize]byte{}
 
 	_ [C.PROSODY_RECORD_MESSAGE]byte    = [record.KindMessage]byte{}
 	_ [C.PROSODY_RECORD_EXCISE]byte     = [record.KindExcise]byte{}

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 
 	"prosody/capi/internal/handle"
+	"prosody/capi/internal/keyed"
 	"prosody/capi/internal/queue"
 	"prosody/capi/internal/record"
 	"prosody/capi/internal/slot"
@@ -34,12 +35,14 @@ const (
 	kindQueue  = "queue"
 	kindClient = "client"
 	kindAdmin  = "admin"
+	kindReader = "reader"
 )
 
-// state is all that the library keeps for the process.
-type state struct {
+// process is all that the library keeps for the process.
+type process struct {
 	handles  *handle.Table
 	slots    *slot.Table
+	keyed    *keyed.Table
 	memory   *memory.Registry // the embedded Kafka that mock clients share
 	poisoned atomic.Pointer[string]
 
@@ -50,9 +53,10 @@ type state struct {
 }
 
 // library is the one state of a process: the host names nothing but handles.
-var library = &state{
+var library = &process{
 	handles: handle.New(),
 	slots:   slot.New(),
+	keyed:   keyed.New(),
 	memory:  memory.NewRegistry(memory.Settings{}),
 	queues:  map[*queue.Queue]struct{}{},
 	clients: map[*peer]struct{}{},
@@ -60,7 +64,7 @@ var library = &state{
 }
 
 // refusal is why the library refuses work; empty when it does not.
-func (s *state) refusal() string {
+func (s *process) refusal() string {
 	if text := s.poisoned.Load(); text != nil {
 		return *text
 	}
@@ -69,7 +73,7 @@ func (s *state) refusal() string {
 
 // poison makes the library refuse work from now on and says so once in each queue.
 // Clients leave their groups, so that other members take over.
-func (s *state) poison(where string, fault any) {
+func (s *process) poison(where string, fault any) {
 	text := fmt.Sprintf("fault in %s: %v", where, fault)
 	if !s.poisoned.CompareAndSwap(nil, &text) {
 		return
@@ -87,7 +91,7 @@ func (s *state) poison(where string, fault any) {
 }
 
 // spawn runs a task that ends by itself.
-func (s *state) spawn(name string, task func()) {
+func (s *process) spawn(name string, task func()) {
 	go func() {
 		defer func() {
 			if fault := recover(); fault != nil {

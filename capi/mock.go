@@ -19,7 +19,7 @@ type world struct {
 }
 
 // world finds or makes the world of some servers.
-func (s *state) world(servers []string) *world {
+func (s *process) world(servers []string) *world {
 	name := worldName(servers)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

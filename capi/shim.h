@@ -7,6 +7,10 @@
 
 #include "prosody.h"
 
+/* Calls on collections that differ in nothing but what they do. */
+enum { SHIM_COMMIT, SHIM_ROLLBACK, SHIM_CLEAR, SHIM_EMPTY };
+enum { SHIM_REMOVE, SHIM_ADD, SHIM_DISCARD };
+
 /* The descriptor of a queue. It is closed when the queue and all who wait for it have left. */
 typedef struct shim_gate {
   _Atomic int users;

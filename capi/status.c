@@ -16,6 +16,8 @@ const char *prosody_status_name(prosody_status status) {
   switch (status) {
     NAME(PROSODY_OK);
     NAME(PROSODY_PENDING);
+    NAME(PROSODY_ABSENT);
+    NAME(PROSODY_END);
     NAME(PROSODY_SHORT);
     NAME(PROSODY_ERR_ARGUMENT);
     NAME(PROSODY_ERR_HANDLE);
@@ -31,9 +33,12 @@ const char *prosody_status_name(prosody_status status) {
     NAME(PROSODY_ERR_STORE);
     NAME(PROSODY_ERR_CANCELLED);
     NAME(PROSODY_ERR_INTERNAL);
+    NAME(PROSODY_ERR_UNPUBLISHED);
     NAME(PROSODY_ERR_TOO_LARGE);
     NAME(PROSODY_ERR_INVALID);
     NAME(PROSODY_ERR_EXISTS);
+    NAME(PROSODY_ERR_IDENTITY);
+    NAME(PROSODY_ERR_UNREGISTERED);
   }
 #undef NAME
   return "unknown";

@@ -79,6 +79,12 @@ func statusOfKind(kind fault.Kind) C.prosody_status {
 		return C.PROSODY_ERR_INVALID
 	case fault.Exists:
 		return C.PROSODY_ERR_EXISTS
+	case fault.Unpublished:
+		return C.PROSODY_ERR_UNPUBLISHED
+	case fault.Identity:
+		return C.PROSODY_ERR_IDENTITY
+	case fault.Unregistered:
+		return C.PROSODY_ERR_UNREGISTERED
 	}
 	return C.PROSODY_ERR_INTERNAL
 }

@@ -29,20 +29,15 @@ type borrowed struct {
 
 // txnOf finds the transaction of an invocation.
 func txnOf(invocation C.uint64_t, e *C.prosody_error) (borrowed, C.prosody_status) {
-	held, txn, verdict := library.slots.Lend(uint64(invocation))
-	switch verdict {
-	case slot.Settled:
-		return borrowed{}, fail(e, C.PROSODY_ERR_SETTLED, over)
-	case slot.Gone:
-		return borrowed{}, fail(e, C.PROSODY_ERR_REVOKED, "the partition went to another member")
-	case slot.Unknown:
-		return borrowed{}, fail(e, C.PROSODY_ERR_HANDLE, "not an invocation")
+	held, verdict := library.slots.Lend(uint64(invocation))
+	if held == nil {
+		return borrowed{}, unlent(verdict, over, e)
 	}
-	if txn == nil {
+	if held.Txn() == nil {
 		held.Return()
 		return borrowed{}, fail(e, C.PROSODY_ERR_STATE, "timers need a consumer that keeps records of keys")
 	}
-	return borrowed{txn, held}, C.PROSODY_OK
+	return borrowed{held.Txn(), held}, C.PROSODY_OK
 }
 
 const over = "The context is no longer valid because the event has already been processed"

@@ -9,7 +9,8 @@
  * How the calls end. PROSODY_OK: done, the answer is in the caller's memory. PROSODY_PENDING: the
  * store has to be asked; the answer is in a completion record, whose status is one of those here.
  * PROSODY_ABSENT: there is nothing. PROSODY_SHORT: the buffer is too small; nothing has happened,
- * call again. What an attempt has read or written once is at hand: calls then end at once.
+ * call again. What an attempt has read or written once is at hand: calls then end at once, and do
+ * not look at the queue.
  *
  * After the attempt calls give PROSODY_ERR_SETTLED; prosody_state_rollback has nothing to do then.
  * PROSODY_ERR_REVOKED: the partition has gone. PROSODY_ERR_HANDLE: a state of another kind, or of
@@ -41,9 +42,8 @@ typedef struct prosody_collection {
                             -1: read anew each time */
 } prosody_collection;
 
-/* What is stored: JSON, or a message by its place. Only the message of the invocation, or one that
-   was read from a collection, can be stored; others give PROSODY_ERR_INVALID. The JSON null is
-   PROSODY_ERR_INVALID as well. */
+/* What is stored: JSON, or a message by its place. Store only messages that the client has handed
+   out: a place without one cannot be read again. The JSON null gives PROSODY_ERR_INVALID. */
 typedef struct prosody_item {
   uint32_t size; /* sizeof(prosody_item) */
   int32_t partition;

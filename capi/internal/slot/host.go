@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"prosody/capi/internal/keyed"
 	"prosody/capi/internal/queue"
 	"prosody/capi/internal/record"
 	"prosody/core/pipeline"
@@ -28,7 +29,7 @@ func (h *Host) Handle(ctx context.Context, invocation *pipeline.Invocation) pipe
 		Event:   invocation.Event,
 		Retry:   invocation.Demand.Retry,
 		Failure: invocation.Demand.Failure,
-	}, invocation.Txn)
+	}, invocation.Txn, sessionOf(invocation))
 	defer h.Table.give(slot)
 	if !h.Queue.Push(slot) {
 		return gone(destroyed)
@@ -43,6 +44,14 @@ func (h *Host) Handle(ctx context.Context, invocation *pipeline.Invocation) pipe
 		return failure("not delivered to the host: " + cause.Error())
 	}
 	return h.stop(slot, invocation, cause)
+}
+
+// sessionOf gives the collections of an attempt, without an interface around nil.
+func sessionOf(invocation *pipeline.Invocation) keyed.Binder {
+	if invocation.State == nil {
+		return nil
+	}
+	return invocation.State
 }
 
 // stop asks the host to end the event and waits until it does.

@@ -34,13 +34,13 @@ func TestAnAttemptEndsAfterTheCallsThatUseIt(t *testing.T) {
 		synctest.Wait()
 		timer := f.take()[0]
 		assert.Equal(t, got{3, timer.token, 7}, timer)
-		slot, lent, verdict := f.table.Lend(timer.token)
+		slot, verdict := f.table.Lend(timer.token)
 		require.Equal(t, Live, verdict)
-		assert.Same(t, held, lent)
+		assert.Same(t, held, slot.Txn())
 		assert.Equal(t, Live, f.table.Complete(timer.token, success()))
 		synctest.Wait()
 		assert.False(t, held.over.Load())
-		_, _, verdict = f.table.Lend(timer.token)
+		_, verdict = f.table.Lend(timer.token)
 		assert.Equal(t, Settled, verdict)
 		slot.Return()
 		assert.Equal(t, success(), <-f.ends)
@@ -54,14 +54,14 @@ func TestOnlyWhatTheHostHasIsLent(t *testing.T) {
 		f := setUp(t)
 		go f.attempt(t, &txn{})
 		synctest.Wait()
-		_, _, verdict := f.table.Lend(1<<32 + 1)
+		_, verdict := f.table.Lend(1<<32 + 1)
 		assert.Equal(t, Unknown, verdict)
 		token := f.take()[0].token
-		_, _, verdict = f.table.Lend(token + 1<<32)
+		_, verdict = f.table.Lend(token + 1<<32)
 		assert.Equal(t, Unknown, verdict)
 		f.table.Complete(token, success())
 		<-f.ends
-		_, _, verdict = f.table.Lend(token)
+		_, verdict = f.table.Lend(token)
 		assert.Equal(t, Settled, verdict)
 	})
 }
@@ -83,14 +83,14 @@ func TestCallsRaceWithEnds(t *testing.T) {
 		owners.Store(token, held)
 		for range 2 {
 			wait.Go(func() {
-				slot, lent, verdict := f.table.Lend(token)
+				slot, verdict := f.table.Lend(token)
 				if verdict != Live {
 					assert.Equal(t, Settled, verdict)
 					return
 				}
 				owner, _ := owners.Load(token)
-				assert.Same(t, owner, lent)
-				assert.False(t, lent.(*txn).over.Load())
+				assert.Same(t, owner, slot.Txn())
+				assert.False(t, slot.Txn().(*txn).over.Load())
 				slot.Return()
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"prosody/capi/internal/keyed"
 	"prosody/capi/internal/queue"
 	"prosody/capi/internal/record"
 	"prosody/core/pipeline"
@@ -62,7 +63,9 @@ type Slot struct {
 
 	mutex sync.Mutex
 	txn   pipeline.Txn   // while the invocation is open
-	loans sync.WaitGroup // calls that use it
+	state keyed.Binder   // likewise; nil when there is none
+	bound *keyed.Attempt // once a call has bound a collection
+	loans sync.WaitGroup // calls that use these
 }
 
 // Verdict is what the table knows of a token.
@@ -114,25 +117,37 @@ func (t *Table) Check(token uint64) Verdict {
 	return verdict
 }
 
-// Lend gives the transaction of an invocation, which may be nil, to a call. The
-// invocation does not end before the call has returned it.
-func (t *Table) Lend(token uint64) (*Slot, pipeline.Txn, Verdict) {
+// Lend gives an invocation to a call. It does not end before the call has returned it.
+func (t *Table) Lend(token uint64) (*Slot, Verdict) {
 	slot := t.find(token)
 	if slot == nil {
-		return nil, nil, Unknown
+		return nil, Unknown
 	}
 	slot.mutex.Lock()
 	defer slot.mutex.Unlock()
 	_, verdict := slot.judge(token)
 	if verdict != Live && verdict != Stopped {
-		return nil, nil, verdict
+		return nil, verdict
 	}
 	slot.loans.Add(1)
-	return slot, slot.txn, verdict
+	return slot, verdict
 }
 
 // Return ends what Lend began.
 func (s *Slot) Return() { s.loans.Done() }
+
+// Txn gives the transaction of a lent invocation; nil when it has none.
+func (s *Slot) Txn() pipeline.Txn { return s.txn }
+
+// Bound gives the collections of a lent invocation; nil when it has none.
+func (s *Slot) Bound(table *keyed.Table) *keyed.Attempt {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.bound == nil && s.state != nil {
+		s.bound = table.Begin(s.token(), s.state, s.message.Event)
+	}
+	return s.bound
+}
 
 // Fail ends the invocations that came out of a queue, or all for nil: their host is
 // gone.
@@ -168,11 +183,11 @@ func (s *Slot) fail(of *queue.Queue, text string) {
 }
 
 // take gives a slot for an event.
-func (t *Table) take(q *queue.Queue, message record.Message, txn pipeline.Txn) *Slot {
+func (t *Table) take(q *queue.Queue, message record.Message, txn pipeline.Txn, state keyed.Binder) *Slot {
 	number := t.turn.Add(1) % shards
 	slot := t.shards[number].take(number)
 	slot.message = message
-	slot.hold(txn)
+	slot.hold(txn, state)
 	slot.queue.Store(q)
 	word := slot.word.Load()
 	slot.word.Store(word&^(1<<stateBits-1) | queued)
@@ -180,17 +195,23 @@ func (t *Table) take(q *queue.Queue, message record.Message, txn pipeline.Txn) *
 	return slot
 }
 
-// hold sets the transaction that calls may use.
-func (s *Slot) hold(txn pipeline.Txn) {
+// hold sets what calls may use.
+func (s *Slot) hold(txn pipeline.Txn, state keyed.Binder) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.txn = txn
+	s.txn, s.state = txn, state
 }
 
 // give takes a slot back, once no call uses it. Its token is settled from now on.
 func (t *Table) give(slot *Slot) {
-	slot.hold(nil)
+	slot.mutex.Lock() // whoever saw it open has begun its loan; nobody does any more
+	slot.mutex.Unlock()
 	slot.loans.Wait()
+	slot.hold(nil, nil)
+	if slot.bound != nil {
+		slot.bound.Release()
+		slot.bound = nil
+	}
 	slot.message = record.Message{}
 	slot.outcome = pipeline.Outcome{}
 	slot.queue.Store(nil)

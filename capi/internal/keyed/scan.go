@@ -1,0 +1,159 @@
+package keyed
+
+import (
+	"context"
+	"sync/atomic"
+
+	"prosody/core/fault"
+	"prosody/core/state"
+)
+
+const (
+	mostEntries = 256
+	mostBytes   = 1 << 20 // of an answer that is pending, but for one entry
+)
+
+// Cursor is what a scan reads from.
+type Cursor interface {
+	Next(ctx context.Context, most int) ([]state.Entry, error)
+	Close()
+}
+
+// Scan is a scan in the host's hands: one call at a time.
+type Scan struct {
+	of     *Collection
+	cursor Cursor
+	keys   bool
+	busy   atomic.Bool
+	ahead  []state.Entry // read and not handed over
+}
+
+// Of gives the scanned collection.
+func (s *Scan) Of() *Collection { return s.of }
+
+// Positions tells whether the bounds of a scan are those of a deque.
+func (c *Collection) Positions() bool {
+	_, is := c.handle.(line)
+	return is
+}
+
+// Walk begins a scan of keys.
+func (t *Table) Walk(c *Collection, query state.Query) (uint64, error) {
+	cursor, err := walk(c.handle, query)
+	return t.scan(c, cursor, query.Keys, err)
+}
+
+// Stride begins a scan of a deque.
+func (t *Table) Stride(c *Collection, span state.Span) (uint64, error) {
+	cursor, err := stride(c.handle, span)
+	return t.scan(c, cursor, false, err)
+}
+
+func (t *Table) scan(c *Collection, cursor Cursor, keys bool, err error) (uint64, error) {
+	if err != nil {
+		return 0, err
+	}
+	s := &Scan{of: c, cursor: cursor, keys: keys}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.over {
+		cursor.Close()
+		return 0, fault.New(fault.Settled, Over)
+	}
+	name := t.scans.Issue(s)
+	c.scans = append(c.scans, name)
+	return name, nil
+}
+
+// Enter begins a call: false while another one is under way.
+func (s *Scan) Enter() bool { return s.busy.CompareAndSwap(false, true) }
+
+// Leave ends a call.
+func (s *Scan) Leave() { s.busy.Store(false) }
+
+// Next hands over the next entries, packed, that fit; capacity below 0 is the library's own
+// bound. Value is their number. It is called between Enter and Leave.
+func (s *Scan) Next(ctx context.Context, capacity int) (Answer, error) {
+	if len(s.ahead) == 0 {
+		entries, err := s.cursor.Next(ctx, mostEntries)
+		if err != nil {
+			return Answer{}, err
+		}
+		if len(entries) == 0 {
+			return Answer{End: true}, nil
+		}
+		s.ahead = entries
+	}
+	count, total := s.fit(capacity)
+	if count == 0 {
+		return Answer{Short: total}, nil
+	}
+	data := make([]byte, 0, total)
+	for i := range s.ahead[:count] {
+		data = s.entry(i).pack(data)
+		s.ahead[i] = state.Entry{}
+	}
+	s.ahead = s.ahead[count:]
+	return Answer{Value: int64(count), Data: data}, nil
+}
+
+// fit counts the entries that fit and their bytes; for none, the need of the first.
+func (s *Scan) fit(capacity int) (count, total int) {
+	for i := range s.ahead {
+		size := s.entry(i).size()
+		limit := capacity
+		if capacity < 0 {
+			limit = max(mostBytes, size)
+		}
+		if total+size > limit {
+			if i == 0 {
+				return 0, size
+			}
+			return i, total
+		}
+		total += size
+	}
+	return len(s.ahead), total
+}
+
+func (s *Scan) entry(i int) entry {
+	from := &s.ahead[i]
+	made := entry{key: from.Key, index: from.Index}
+	if !s.keys && (from.Item.JSON != nil || from.Item.Message != nil) {
+		made.item = &from.Item
+	}
+	return made
+}
+
+// scanner begins a scan: with a state.Query of keys, with a state.Span of positions.
+type scanner[How any, C Cursor] interface {
+	Scan(how How) (C, error)
+}
+
+func walk(handle any, query state.Query) (Cursor, error) {
+	switch handle := handle.(type) {
+	case scanner[state.Query, *state.Scan]:
+		return opened(handle.Scan(query))
+	case scanner[state.Query, Cursor]: // of a reader
+		return handle.Scan(query)
+	}
+	return nil, ErrKind
+}
+
+func stride(handle any, span state.Span) (Cursor, error) {
+	switch handle := handle.(type) {
+	case scanner[state.Span, *state.Scan]:
+		return opened(handle.Scan(span))
+	case scanner[state.Span, Cursor]: // of a reader
+		return handle.Scan(span)
+	}
+	return nil, ErrKind
+}
+
+// opened keeps a failed scan from becoming a cursor that is not nil.
+func opened(scan *state.Scan, err error) (Cursor, error) {
+	if err != nil {
+		return nil, err
+	}
+	return scan, nil
+}
