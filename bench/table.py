@@ -13,8 +13,8 @@ NAMES = {
 }
 
 
-def median(lines, pick):
-    return statistics.median([pick(line) for line in lines]) if lines else None
+def median(values):
+    return statistics.median(values) if values else None
 
 
 def row(name, peer, ours, unit):
@@ -39,14 +39,15 @@ def main():
             peer, ours = found[part, "peer", mode], found[part, "ours", mode]
             if part == "latency":
                 for quantile in ("p50", "p99"):
-                    pick = lambda line: line["ms"][quantile]
-                    row(f"{name}, {quantile}, {mode}", median(peer, pick), median(ours, pick), "ms")
+                    values = [median([line["ms"][quantile] for line in lines]) for lines in (peer, ours)]
+                    row(f"{name}, {quantile}, {mode}", *values, "ms")
                 continue
-            row(f"{name}, {mode}", median(peer, lambda l: l["per_second"]), median(ours, lambda l: l["per_second"]), "/s")
-            row(f"RSS: {name}, {mode}", median(peer, lambda l: l["rss_mib"]), median(ours, lambda l: l["rss_mib"]), "MiB")
+            for field, label, unit in (("per_second", name, "/s"), ("rss_mib", f"RSS: {name}", "MiB")):
+                values = [median([line[field] for line in lines]) for lines in (peer, ours)]
+                row(f"{label}, {mode}", *values, unit)
     print("\n| C consumer | Records/s | CPU a record | Of plain Poll | Of tuned Poll |\n|---|---|---|---|---|")
-    rate = lambda line: line["consume_per_s"]
-    plain, tuned = median(found["c", "poll", "plain"], rate), median(found["c", "poll", "tuned"], rate)
+    rates = {key: median([line["consume_per_s"] for line in lines]) for key, lines in found.items() if key[0] == "c"}
+    plain, tuned = rates.get(("c", "poll", "plain")), rates.get(("c", "poll", "tuned"))
     for who, mode, name in (
         ("poll", "plain", "Poll loop, librdkafka's defaults"),
         ("poll", "tuned", "Poll loop, tuned"),
@@ -55,8 +56,8 @@ def main():
     ):
         lines = found["c", who, mode]
         if lines and plain and tuned:
-            cpu = median(lines, lambda line: line["cpu_us_per_record"])
-            value = median(lines, rate)
+            cpu = median([line["cpu_us_per_record"] for line in lines])
+            value = rates["c", who, mode]
             print(f"| {name} | {value:,.0f} | {cpu:.1f} µs | {value / plain:.2f} | {value / tuned:.2f} |")
     print(f"\nLoad average while it ran: {min(loads):.1f} to {max(loads):.1f}.")
 

@@ -131,7 +131,7 @@ func consume(settings kafka.ConfigMap, topic string, records int) (map[string]an
 	span := time.Since(first)
 	return map[string]any{
 		"records": records, "consume_per_s": int(float64(records-1) / span.Seconds()),
-		"cpu_us_per_record": float64((cpu()-used).Nanoseconds()) / float64(records) / 1e3,
+		"cpu_us_per_record": float64((cpu() - used).Nanoseconds()) / float64(records) / 1e3,
 	}, nil
 }
 
