@@ -86,7 +86,16 @@ func (r *committer) settle(due bool) (again bool) {
 			for name := range c.leases {
 				r.flush = append(r.flush, name)
 			}
+			return
 		}
+		// The others keep their marks, and their positions with them, until it is due.
+		r.positions = slices.DeleteFunc(r.positions, func(p kafka.Position) bool {
+			if slices.Contains(r.drained, p.Partition) {
+				return false
+			}
+			c.set.Withhold(p.Partition)
+			return true
+		})
 	})
 	if !r.note(final) && c.patient(r.leaving) {
 		return true

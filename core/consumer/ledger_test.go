@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"prosody/core/consumer"
 	"prosody/core/kafka"
 	"prosody/core/pipeline"
 )
@@ -55,6 +57,7 @@ func (b *diary) Flush(_ context.Context, names []kafka.Partition) (failed []kafk
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	for _, name := range names {
+		b.lines = append(b.lines, fmt.Sprintf("flush %d", name.Index))
 		if slices.Contains(b.failing, name) {
 			failed, err = append(failed, name), errors.New("the store is down")
 		}
@@ -135,6 +138,33 @@ func TestTheLedgerComesFirst(t *testing.T) {
 	b.eventually(func() bool { return b.committed(1) == 300 }, "all committed")
 	b.stop(c)
 	assert.EqualValues(t, 300, noted)
+}
+
+// A partition that leaves does not take along positions of which nothing is noted yet.
+func TestALeavingPartitionCommitsItsOwnPosition(t *testing.T) {
+	s, kept := newScript(), &diary{}
+	done := make(chan struct{}, 2)
+	options := s.options(func(context.Context, *pipeline.Invocation) pipeline.Outcome {
+		done <- struct{}{}
+		return pipeline.Outcome{Class: pipeline.Success}
+	})
+	options.Ledger, options.CommitInterval = kept, time.Hour
+	c, err := consumer.Start(t.Context(), options)
+	require.NoError(t, err)
+	s.events <- kafka.Events{Assigned: []kafka.Partition{at(0), at(1)}}
+	s.events <- kafka.Events{Records: append(records(0, 5, 6), records(1, 7, 8)...)}
+	<-done
+	<-done
+	b := &bench{TB: t}
+	b.eventually(func() bool { return c.Snapshot().Running == 0 }, "all done")
+	s.events <- kafka.Events{Revoked: []kafka.Partition{at(0)}}
+	b.eventually(func() bool { return slices.Contains(s.noted(), "release [{orders 0}]") }, "released")
+	assert.Equal(t, []string{"commit [{{orders 0} 6}]", "release [{orders 0}]"}, s.noted())
+	assert.True(t, kept.has("flush 0"))
+	assert.False(t, kept.has("flush 1"))
+	require.NoError(t, c.Stop(context.Background()))
+	assert.Contains(t, s.noted(), "commit [{{orders 1} 8}]")
+	assert.True(t, kept.has("flush 1"))
 }
 
 func TestTheLastPositionWaitsForTheLedgerToo(t *testing.T) {
