@@ -21,7 +21,7 @@ import (
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/mode"
 	"prosody/core/producer"
-	"prosody/core/store"
+	"prosody/core/publish"
 	stores "prosody/core/store/memory"
 )
 
@@ -64,14 +64,14 @@ type Client struct {
 	plan     *Plan
 	deps     Deps
 	producer *producer.Producer
-	store    store.Store
+	store    backend
+	readers  *publish.Readers
 
 	mutex   sync.Mutex
 	phase   phase
 	moved   chan struct{}      // closed when the phase changes
 	run     *run               // nil: no consumer
 	abandon context.CancelFunc // ends a start
-	ended   error              // what Shutdown came to
 }
 
 // run is a consumer and what belongs to it.
@@ -116,7 +116,10 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 		defer cancel()
 		return nil, errors.Join(err, made.Close(ctx))
 	}
-	return &Client{plan: plan, deps: deps, producer: made, store: opened, moved: make(chan struct{})}, nil
+	readers := publish.New(publish.Options{
+		Store: opened, Catalog: opened, Window: plan.config.StateReadCache, Bytes: plan.config.StateReadCacheSize, Clock: deps.Clock,
+	})
+	return &Client{plan: plan, deps: deps, producer: made, store: opened, readers: readers, moved: make(chan struct{})}, nil
 }
 
 // Source is the source system that the client's records carry.

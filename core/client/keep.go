@@ -14,6 +14,7 @@ import (
 	"prosody/core/kafka"
 	"prosody/core/loader"
 	"prosody/core/pipeline/durable"
+	"prosody/core/publish"
 	"prosody/core/state"
 	"prosody/core/store"
 	"prosody/core/store/cassandra"
@@ -23,9 +24,15 @@ import (
 // connecting bounds the time to reach the store and to make its tables.
 const connecting = time.Minute
 
+// backend is where everything durable is.
+type backend interface {
+	store.Store
+	store.Catalog
+}
+
 // connect opens the store of a plan: that of mock mode, which clients with the same
 // servers share, or Cassandra.
-func connect(plan *Plan, deps Deps) (store.Store, error) {
+func connect(plan *Plan, deps Deps) (backend, error) {
 	settings := plan.config
 	if settings.Mock {
 		return deps.Stores.Store(strings.Join(settings.BootstrapServers, ",")), nil
@@ -64,6 +71,7 @@ type keep struct {
 	timers   *timer.Timers
 	loader   *loader.Loader
 	state    *state.Registry
+	owner    *publish.Owner
 	consumer atomic.Pointer[consumer.Consumer]
 }
 
@@ -79,6 +87,10 @@ func (c *Client) keep() *keep {
 		Cache: settings.IdempotenceCacheSize, Bytes: settings.StateOwnedCacheSize, Slab: settings.SlabSize,
 		Recovery: settings.StateRecoveryDelay, Clock: c.deps.Clock, Log: c.target("prosody.entity"), Observer: made,
 	})
+	made.owner = &publish.Owner{
+		Catalog: c.store, Group: settings.GroupID, Subsystem: settings.Subsystem, Topics: settings.SubscribedTopics,
+		Collections: settings.Collections, Clock: c.deps.Clock, Log: c.target("prosody.state"),
+	}
 	made.state = state.New(state.Options{
 		Collections: settings.Collections, Read: made.loader.Read, Kept: made.loader.Kept,
 		Clock: c.deps.Clock, Bytes: settings.StateOwnedCacheSize / 8,
@@ -114,6 +126,7 @@ func (k *keep) Changed(lease *entity.Lease, key string, change entity.Change) {
 func (k *keep) Assign(name kafka.Partition, _ context.Context) any {
 	lease := k.Keeper.Assign(name)
 	k.loader.Drop(name)
+	k.owner.Assigned(name.Topic)
 	k.timers.Assign(lease)
 	return lease
 }
@@ -129,6 +142,7 @@ func (k *keep) End(lease any) {
 // close ends what works in the background.
 func (k *keep) close() error {
 	k.timers.Close()
+	k.owner.Close()
 	if err := k.loader.Close(); err != nil {
 		return errors.Join(errors.New("the loader of records did not close"), err)
 	}
@@ -145,4 +159,23 @@ type Keys struct {
 func (k *keep) keys() *Keys {
 	loaded, bytes, unwritten := k.Keeper.Stats()
 	return &Keys{loaded, bytes, unwritten}
+}
+
+// register records the consumer's collections where services find them.
+func (k *keep) register(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connecting)
+	defer cancel()
+	return k.owner.Register(ctx)
+}
+
+// Published makes a reader of what a subsystem publishes. It needs no subscription and
+// reads nothing yet. A window of 0 keeps nothing; nil: as state_read_cache says.
+func (c *Client) Published(subsystem string, identity state.Identity, window *time.Duration) (*publish.Reader, error) {
+	c.mutex.Lock()
+	over := c.phase >= closing
+	c.mutex.Unlock()
+	if over {
+		return nil, errClosed()
+	}
+	return c.readers.Open(subsystem, identity, window)
 }

@@ -70,6 +70,9 @@ func (c *Client) start(ctx context.Context, host Host) (*run, error) {
 			return failed(err)
 		}
 	}
+	if err = made.keep.register(ctx); err != nil {
+		return failed(err)
+	}
 	made.consumer, err = consumer.Start(ctx, consumer.Options{
 		Cluster:         c.plan.cluster(c.deps.Memory),
 		Servers:         settings.BootstrapServers,
@@ -189,7 +192,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	defer cancel()
 	// The client is closed all the same, and each send that did not end has told its
 	// caller: an error here would only hide another one of the host.
-	if err = errors.Join(err, c.producer.Close(flush)); err != nil {
+	if err = errors.Join(err, c.producer.Close(flush), c.store.Close()); err != nil {
 		c.target("prosody.client").Error("shutdown was not clean", "error", err)
 	}
 	c.mutex.Lock()

@@ -45,8 +45,8 @@ func New(options Options) *Registry {
 	return r
 }
 
-// record is the transaction that a session rests on: *entity.Txn.
-type record interface {
+// Record is what a session rests on: *entity.Txn in an attempt. See there.
+type Record interface {
 	Shelf(fill func([]entity.Header) entity.Shelf) entity.Shelf
 	Headers() []entity.Header
 	Load(ctx context.Context) error
@@ -61,7 +61,7 @@ type record interface {
 // Session is the collections of a key in one attempt. It needs an End.
 type Session struct {
 	registry *Registry
-	record   record
+	record   Record
 	own      *event.Event
 
 	mutex   sync.Mutex // before that of a shelf
@@ -78,6 +78,9 @@ func (r *Registry) Begin(txn *entity.Txn, of *event.Event) *Session {
 	}
 	return &Session{registry: r, record: txn, own: of}
 }
+
+// Over starts a session to read from a record. It needs no End.
+func (r *Registry) Over(record Record) *Session { return &Session{registry: r, record: record} }
 
 // Bind gives the handle of a collection.
 func (s *Session) Bind(wanted Identity) (Handle, error) {

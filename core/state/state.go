@@ -10,6 +10,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -144,3 +145,9 @@ func (i Identity) text() string {
 	}
 	return i.Kind + " of " + i.Payload
 }
+
+// Format is the layout of cells and headers.
+const Format = "1"
+
+// Mark is what is recorded of an identity: kind, payload and format.
+func (i Identity) Mark() string { return i.Kind + " " + cmp.Or(i.Payload, "none") + " " + Format }

@@ -14,13 +14,15 @@ import (
 // Counter is a store that counts the calls of another.
 type Counter struct {
 	store.Store
-	mutex sync.Mutex
-	calls map[string]int
+	store.Catalog // not counted; nil where the inner store has none
+	mutex         sync.Mutex
+	calls         map[string]int
 }
 
 // Counting wraps a store.
 func Counting(inner store.Store) *Counter {
-	return &Counter{Store: inner, calls: map[string]int{}}
+	catalog, _ := inner.(store.Catalog)
+	return &Counter{Store: inner, Catalog: catalog, calls: map[string]int{}}
 }
 
 // Calls gives how often each method was called since Reset, by its name.
