@@ -78,7 +78,7 @@ test-c: build ## C tests under sanitizers and valgrind
 	$(MAKE) -C tests/c test
 
 test-python: build ## Python tests
-	cd bindings/python && PYTHONPATH=. python3 -m pytest -q tests
+	cd bindings/python && PYTHONPATH=. python3 -m pytest -q tests --ignore tests/real
 
 test-ruby: build ## Ruby tests
 	cd bindings/ruby && rspec -I lib

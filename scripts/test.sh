@@ -62,7 +62,10 @@ pytest_whole() {  # folder arguments...
   ((skips == 0)) || { echo "$skips line(s) of skipped tests"; return 1; }
 }
 
-python_tests() { PYTHONPATH=$root/bindings/python pytest_whole bindings/python tests; }
+python_tests() { PYTHONPATH=$root/bindings/python pytest_whole bindings/python tests --ignore tests/real; }
+
+# Real members and a broker of their own, which the tests pause, kill and cut off.
+faults() { PYTHONPATH=$root/bindings/python pytest_whole bindings/python "$@"; }
 
 conformance_suite() {  # suite mode...
   local suite=$1
@@ -131,7 +134,7 @@ report() {
   printf '%d passed, %d failed\n' "${#passed[@]}" "${#failed[@]}"
 }
 
-export -f pytest_whole python_tests conformance_suite ruby_tests go_vet go_tests c_tests answers services_up
+export -f pytest_whole python_tests faults conformance_suite ruby_tests go_vet go_tests c_tests answers services_up
 export root logs conformance
 rm -f -- "$logs/started"
 trap 'report; exit 130' INT TERM
@@ -149,6 +152,8 @@ step go-test 1500 go_tests
 step c-test 1200 c_tests
 step python-test 900 python_tests
 step ruby-test 900 ruby_tests
+step churn 400 faults tests/real/test_churn.py
+step faults 900 faults tests/real --ignore tests/real/test_churn.py
 step demo 400 scripts/demo.sh
 if [[ -d $conformance ]]; then
   for suite in "${suites[@]}"; do

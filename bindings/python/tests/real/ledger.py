@@ -51,7 +51,9 @@ def faults(runs: list[Run], deaths: dict[int, float]) -> list[str]:
         free = 0.0
         for run in those:
             if run.begin < free:
-                found.append(f"{topic} {key} {run.payload}: begins {free - run.begin:.3f} s too early")
+                found.append(
+                    f"{topic} {key} {run.payload}: begins {free - run.begin:.3f} s too early"
+                )
             if run.payload > due:
                 found.append(f"{topic} {key}: {run.payload} comes while {due} is due")
             end = run.end if run.end is not None else deaths.get(run.pid, float("inf"))

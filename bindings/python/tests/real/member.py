@@ -28,8 +28,8 @@ class Handler(EventHandler[Any, Any]):
 
     def note(self, mark: str, event: Any) -> None:
         row = [
-            time.monotonic(), mark, os.getpid(), event.topic, event.partition, event.offset, event.key,
-            getattr(event, "payload", None),
+            time.monotonic(), mark, os.getpid(),
+            event.topic, event.partition, event.offset, event.key, getattr(event, "payload", None),
         ]  # fmt: skip
         os.write(self.trace, json.dumps(row).encode() + b"\n")
 
@@ -64,13 +64,15 @@ async def main(settings: dict[str, Any]) -> None:
     client = await ProsodyClient.create(**settings["options"])
     await client.subscribe(Handler(settings))
     print("subscribed", flush=True)
-    while not stop.is_set() and await client.assigned_partition_count() == 0:
+    while not stop.is_set() and await client.assigned_partition_count() == 0:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     print("assigned", flush=True)
     await stop.wait()
     began = time.monotonic()
     await client.shutdown()
     print(f"left {time.monotonic() - began:.3f}", flush=True)
+    if settings.get("deaf"):
+        os._exit(0)  # asyncio.run would wait for such a handler
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 
 import ledger
-from conftest import Broker, Group, until
+from cluster import Broker, Group, until
 from confluent_kafka import Producer
 
-SECONDS = float(os.environ.get("PROSODY_CHURN_SECONDS", "60"))
-RECORDS = int(os.environ.get("PROSODY_CHURN_RECORDS", "10000"))
+SECONDS = float(os.environ.get("CHURN_SECONDS", "30"))
+RECORDS = int(os.environ.get("CHURN_RECORDS", "5000"))
 KEYS, PARTITIONS = 200, 8
 
 
@@ -25,7 +25,9 @@ def test_churn(broker: Broker, groups: Callable[..., Group], unique: str) -> Non
     sent: list[object] = []
 
     def send() -> None:
-        producer = Producer({"bootstrap.servers": broker.address, "partitioner": "consistent", "linger.ms": 5})
+        producer = Producer(
+            {"bootstrap.servers": broker.address, "partitioner": "consistent", "linger.ms": 5}
+        )
         began = time.monotonic()
         for number in range(each):
             for key in range(KEYS):
