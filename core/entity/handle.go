@@ -3,6 +3,7 @@ package entity
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"sync/atomic"
 
 	"prosody/core/event"
@@ -68,6 +69,19 @@ func (e *Entity) Timers(ctx context.Context) ([]Timer, error) {
 		list = append(list, Timer{Second: int64(t.second), Trace: t.trace})
 	}
 	return list, nil
+}
+
+// Trace gives the trace context that is kept with a timer.
+func (e *Entity) Trace(second int64) string {
+	r := e.record
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if second >= 0 && second <= math.MaxUint32 {
+		if i, exists := find(r.timers, uint32(second)); exists {
+			return r.timers[i].trace
+		}
+	}
+	return ""
 }
 
 // Queue tells the durable state of the deferred queue.
@@ -162,7 +176,11 @@ func (e *Entity) Rehome(ctx context.Context) error {
 func (e *Entity) Begin(of *event.Event) *Txn {
 	t := &Txn{entity: e}
 	t.changes.agenda.firing = never
-	if of != nil && of.Kind == event.Timer {
+	if of == nil {
+		return t
+	}
+	t.Trace = of.Trace()
+	if of.Kind == event.Timer {
 		t.changes.agenda.firing = of.Timestamp / 1000
 	}
 	return t

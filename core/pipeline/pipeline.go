@@ -88,6 +88,7 @@ func (i *Invocation) Begin() *entity.Txn {
 	}
 	// A timer in the queue is none of the key's timers any more.
 	txn := i.Entity.Begin(nil)
+	txn.Trace = i.Event.Trace()
 	txn.Advance()
 	if queue := txn.Queue(); queue.Head != queue.Tail {
 		txn.Retry(i.Next, 0)

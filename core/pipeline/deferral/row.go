@@ -41,7 +41,7 @@ type row struct {
 func encode(e *event.Event) []byte {
 	data := varint(nil, fieldKind, uint64(e.Kind))
 	if e.Kind == event.Timer {
-		return varint(data, fieldSecond, uint64(e.Timestamp/1000))
+		return headers(varint(data, fieldSecond, uint64(e.Timestamp/1000)), e)
 	}
 	data = varint(data, fieldPartition, uint64(e.Partition))
 	data = varint(data, fieldOffset, uint64(e.Offset))
@@ -57,6 +57,11 @@ func encode(e *event.Event) []byte {
 		data = protowire.AppendTag(data, fieldValue, protowire.BytesType)
 		data = protowire.AppendBytes(data, e.Payload)
 	}
+	return headers(data, e)
+}
+
+// headers adds the headers of an event; those of a timer carry its trace context.
+func headers(data []byte, e *event.Event) []byte {
 	for _, header := range e.Headers {
 		made := protowire.AppendTag(nil, fieldHeaderName, protowire.BytesType)
 		made = protowire.AppendString(made, header.Name)
@@ -160,6 +165,7 @@ func (r *row) event(topic, key string, partition int32) (*event.Event, error) {
 	if r.kind == event.Timer {
 		return &event.Event{
 			Kind: event.Timer, Topic: topic, Partition: partition, Offset: -1, Timestamp: r.second * 1000, Key: key,
+			Headers: r.record.Headers,
 		}, nil
 	}
 	r.record.Topic, r.record.Key = topic, []byte(key)

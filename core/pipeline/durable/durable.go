@@ -68,6 +68,7 @@ func (d *durable) Handle(ctx context.Context, invocation *pipeline.Invocation) p
 		d.Log.Debug("event was done before, skipping it", pipeline.Fields(invocation.Event)...)
 		return pipeline.Outcome{Class: pipeline.Success}
 	}
+	trace(invocation)
 	defer func() { discard(invocation) }()
 	return d.end(invocation, d.next.Handle(ctx, invocation))
 }
@@ -78,6 +79,20 @@ func (d *durable) seen(invocation *pipeline.Invocation, record *entity.Entity) (
 		return record.Seen(invocation.Leaving, invocation.Event, d.Dedup)
 	}
 	return false, nil
+}
+
+// trace gives a timer the trace context of what scheduled it.
+func trace(invocation *pipeline.Invocation) {
+	if invocation.Event.Kind != event.Timer {
+		return
+	}
+	headers := event.Traced(invocation.Entity.Trace(invocation.Event.Timestamp / 1000))
+	if headers == nil {
+		return
+	}
+	traced := *invocation.Event
+	traced.Headers = headers
+	invocation.Event = &traced
 }
 
 // end makes an outcome durable.
