@@ -191,10 +191,49 @@ static void jumps(void) {
   finish(&h);
 }
 
+#define PARENT "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+static int traced;
+
+static void on_timer(void *user_data, const prosody_timer *timer) {
+  CHECK(same(timer->topic, bytes("traces")) && same(timer->key, bytes("k")));
+  CHECK(same(timer->trace, bytes(PARENT)) && same(timer->state, bytes("a=b")));
+  traced++;
+  take_timer(user_data, timer);
+}
+
+/* A timer carries the trace context of the message that scheduled it, also when it is retried. */
+static void traces(void) {
+  host h;
+  start(&h, "traces");
+  h.handler.on_timer = on_timer;
+  prosody_header headers[] = {{bytes("traceparent"), bytes(PARENT)},
+                              {bytes("tracestate"), bytes("a=b")}};
+  prosody_outgoing out = {.size = sizeof out,
+                          .topic = bytes("traces"),
+                          .key = bytes("k"),
+                          .payload = bytes("{}"),
+                          .headers = headers,
+                          .headers_count = 2};
+  PENDING(prosody_client_send(h.client, h.queue, 50, &out, NULL));
+  UNTIL(&h, h.events == 1);
+  OK(prosody_timer_schedule(h.invocations[0], NULL, 0, 1, 0, NULL));
+  OK(end(h.invocations[0], PROSODY_RESULT_SUCCESS));
+  UNTIL(&h, traced == 1);
+  OK(prosody_timer_schedule(h.invocations[1], NULL, 0, 2, 0, NULL));
+  OK(end(h.invocations[1], PROSODY_RESULT_SUCCESS));
+  UNTIL(&h, traced == 2);
+  OK(end(h.invocations[2], PROSODY_RESULT_TRANSIENT));
+  UNTIL(&h, traced == 3);
+  OK(end(h.invocations[3], PROSODY_RESULT_SUCCESS));
+  finish(&h);
+}
+
 int main(void) {
   transaction();
   immediate();
   fires();
   jumps();
+  traces();
   return 0;
 }
