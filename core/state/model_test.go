@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 	"prosody/core/fault"
 	"prosody/core/state"
 	"prosody/core/store"
-	"prosody/core/store/memory"
+	"prosody/core/store/cassandra"
 )
 
 // plain is what a key's collections hold, as Go has it.
@@ -381,8 +382,6 @@ func (m *model) floor(h state.Handle, kind, name string) {
 	}
 }
 
-var errDown = errors.New("down")
-
 // round is one attempt and what becomes of it.
 func (m *model) round() {
 	m.attempt, m.live = m.begin(), m.durable.clone()
@@ -421,17 +420,9 @@ func (m *model) round() {
 // crash ends the process while it writes: the write has come through, or not.
 func (m *model) crash(lost bool) {
 	require.NoError(m.t, m.attempt.session.End(m.ctx, true))
-	m.memory.Fail(func(op string, _ store.Key) error {
-		switch {
-		case op != "Apply":
-			return nil
-		case lost:
-			return memory.Lost(errDown)
-		}
-		return errDown
-	})
+	m.broken.fails, m.broken.lost = true, lost
 	err := m.attempt.txn.Commit(m.ctx, markOf(m.attempt))
-	m.memory.Fail(nil)
+	m.broken.fails = false
 	if err != nil {
 		require.Equal(m.t, fault.Store, fault.Of(err))
 	}
@@ -457,9 +448,8 @@ func (m *model) definitions() []config.Collection {
 	return all
 }
 
-func runModel(t *testing.T, seed uint64, steps int, bytes int64, keys int) {
+func runModel(t *testing.T, on store.Store, seed uint64, steps int, bytes int64, keys int) {
 	m := &model{t: t, dice: rand.New(rand.NewPCG(seed, 1)), capacity: 3, big: true}
-	m.world = &world{}
 	m.durable = plain{values: map[string]string{}, maps: map[string]map[string]string{}, deques: map[string][]string{}}
 	for _, name := range []string{"map", "tiny", "untracked", "set"} {
 		m.durable.maps[name] = map[string]string{}
@@ -467,7 +457,9 @@ func runModel(t *testing.T, seed uint64, steps int, bytes int64, keys int) {
 	for i := range keys {
 		m.alphabet = append(m.alphabet, string(rune('a'+i%5))+[]string{"", "\x00", "é", "😀"}[i%4]+strconv.Itoa(i/20))
 	}
-	m.world = start(t, t.Context(), usual())
+	if m.world = start(t, t.Context(), usual()); on != nil {
+		m.world = startOn(t, t.Context(), on, m.clock, usual())
+	}
 	m.bytes = bytes
 	m.define(m.definitions())
 	m.assign()
@@ -485,7 +477,24 @@ func TestAgreesWithAPlainModel(t *testing.T) {
 		steps, _ = strconv.Atoi(text)
 	}
 	seed := rand.Uint64()
-	runModel(t, seed, steps, 0, 20)
-	runModel(t, seed+1, steps, 3000, 60)
-	runModel(t, seed+2, steps, 0, 150)
+	runModel(t, nil, seed, steps, 0, 20)
+	runModel(t, nil, seed+1, steps, 3000, 60)
+	runModel(t, nil, seed+2, steps, 0, 150)
+}
+
+// The same on Cassandra.
+func TestAgreesOnCassandra(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Cassandra")
+	}
+	nodes := []string{"localhost:9042"}
+	if text := os.Getenv("PROSODY_TEST_CASSANDRA"); text != "" {
+		nodes = strings.Split(text, ",")
+	}
+	opened, err := cassandra.Open(t.Context(), cassandra.Options{Nodes: nodes, Keyspace: "prosody_state_test"})
+	require.NoError(t, err, "Cassandra must answer at %v (PROSODY_TEST_CASSANDRA); -short leaves it out", nodes)
+	t.Cleanup(func() { require.NoError(t, opened.Close()) })
+	seed := rand.Uint64()
+	runModel(t, opened, seed, 3000, 0, 20)
+	runModel(t, opened, seed+1, 3000, 3000, 60)
 }

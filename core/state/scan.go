@@ -30,6 +30,8 @@ type Scan struct {
 // positions of a deque, with indexes from the front.
 type positions struct {
 	begun        bool
+	given        bool   // an item; the range stays then
+	shelf        *shelf // that the range is from
 	first, front int64
 	last         int64 // exclusive
 }
@@ -191,6 +193,7 @@ func (s *Scan) give(ctx context.Context, cells []entry) ([]Entry, error) {
 		next := Entry{Key: one.coordinate}
 		if s.positions != nil {
 			next.Key, next.Index = "", number(one.coordinate)-s.positions.front
+			s.positions.given = true
 		}
 		if !s.bare {
 			var err error
@@ -257,8 +260,8 @@ func (v *view) collect(s *Scan, most int) []entry {
 // begin fixes the range of a scan of a deque, which ends early when it shrinks.
 func (v *view) begin(cursor, s *Scan) bool {
 	head, tail := v.bounds()
-	if p := s.positions; !p.begun {
-		p.begun, p.front = true, head
+	if p := s.positions; !p.begun || !p.given && p.shelf != v.book.shelf {
+		p.begun, p.front, p.shelf = true, head, v.book.shelf
 		size := tail - head
 		s.from, s.to = index(head+min(p.first, size)), index(head+min(p.last, size))
 		cursor.from, cursor.to = s.from, s.to

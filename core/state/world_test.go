@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"context"
+	"crypto/rand"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"prosody/core/config"
 	"prosody/core/entity"
 	"prosody/core/event"
+	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/state"
 	"prosody/core/store"
@@ -23,8 +25,9 @@ type world struct {
 	t        require.TestingT
 	ctx      context.Context
 	clock    *clock.Manual
-	memory   *memory.Store
+	broken   *broken
 	store    *storetest.Counter
+	key      string
 	registry *state.Registry
 	lease    *entity.Lease
 	entity   *entity.Entity
@@ -63,9 +66,14 @@ func usual() []config.Collection {
 }
 
 func start(t require.TestingT, ctx context.Context, collections []config.Collection) *world {
-	w := &world{t: t, ctx: ctx, clock: clock.NewManual(time.Unix(1_700_000_000, 0)), records: map[int64]*kafka.Record{}}
-	w.memory = memory.NewRegistry(memory.Settings{Clock: w.clock}).Store("x")
-	w.store = storetest.Counting(w.memory)
+	manual := clock.NewManual(time.Unix(1_700_000_000, 0))
+	return startOn(t, ctx, memory.NewRegistry(memory.Settings{Clock: manual}).Store("x"), manual, collections)
+}
+
+func startOn(t require.TestingT, ctx context.Context, on store.Store, manual *clock.Manual, collections []config.Collection) *world {
+	w := &world{t: t, ctx: ctx, clock: manual, key: rand.Text(), records: map[int64]*kafka.Record{}}
+	w.broken = &broken{Store: on}
+	w.store = storetest.Counting(w.broken)
 	w.define(collections)
 	w.assign()
 	return w
@@ -95,7 +103,7 @@ func (w *world) assign() {
 func (w *world) over(over store.Store) {
 	keeper := entity.New(entity.Options{Store: over, Group: "g", Version: "1", Clock: w.clock, Bytes: w.bytes})
 	w.lease = keeper.Assign(kafka.Partition{Topic: "orders", Index: 3})
-	opened, err := w.lease.Open(w.ctx, "k")
+	opened, err := w.lease.Open(w.ctx, w.key)
 	require.NoError(w.t, err)
 	w.entity = opened
 }
@@ -110,6 +118,24 @@ func (w *world) message() *event.Event {
 		w.t.FailNow()
 	}
 	return made
+}
+
+// broken is a store whose writes fail while it is told so: before or after they are done.
+type broken struct {
+	store.Store
+	fails, lost bool
+}
+
+// Apply writes, or fails.
+func (b *broken) Apply(ctx context.Context, key store.Key, batch store.Batch) error {
+	if b.fails && !b.lost {
+		return fault.New(fault.Store, "down")
+	}
+	err := b.Store.Apply(ctx, key, batch)
+	if err == nil && b.fails {
+		return fault.New(fault.Store, "lost")
+	}
+	return err
 }
 
 // attempt is one run of a handler.
