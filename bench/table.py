@@ -8,6 +8,7 @@ from collections import defaultdict
 NAMES = {
     "consume": "consume, default options",
     "wide": "consume, 256 concurrent, 1,024 uncommitted",
+    "memory": "RSS: consume",
     "send": "send",
     "latency": "latency at 200/s",
 }
@@ -42,9 +43,10 @@ def main():
                     values = [median([line["ms"][quantile] for line in lines]) for lines in (peer, ours)]
                     row(f"{name}, {quantile}, {mode}", *values, "ms")
                 continue
-            for field, label, unit in (("per_second", name, "/s"), ("rss_mib", f"RSS: {name}", "MiB")):
-                values = [median([line[field] for line in lines]) for lines in (peer, ours)]
-                row(f"{label}, {mode}", *values, unit)
+            field, unit = ("rss_mib", "MiB") if part == "memory" else ("per_second", "/s")
+            row(f"{name}, {mode}", *[median([line[field] for line in lines]) for lines in (peer, ours)], unit)
+            if part == "send":
+                row(f"RSS: {name}, {mode}", *[median([line["rss_mib"] for line in lines]) for lines in (peer, ours)], "MiB")
     print("\n| C consumer | Records/s | CPU a record | Of plain Poll | Of tuned Poll |\n|---|---|---|---|---|")
     rates = {key: median([line["consume_per_s"] for line in lines]) for key, lines in found.items() if key[0] == "c"}
     plain, tuned = rates.get(("c", "poll", "plain")), rates.get(("c", "poll", "tuned"))
