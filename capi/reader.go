@@ -5,19 +5,16 @@ import "C"
 
 import (
 	"math"
-	"strings"
 	"sync"
 	"time"
 
 	"prosody/capi/internal/handle"
-	"prosody/core/fault"
-	"prosody/core/state"
+	"prosody/core/publish"
 )
 
 // reader is a published collection in the host's hands.
 type reader struct {
-	identity state.Identity
-	bind     func(key string) any // the collection of a key, for the package keyed
+	*publish.Reader
 
 	mutex sync.Mutex
 	gone  bool
@@ -42,23 +39,14 @@ func goReaderOpen(c C.uintptr_t, subsystem C.prosody_bytes, collection *C.prosod
 		if p.core == nil {
 			return report(e, p.failed)
 		}
-		wanted := identity(collection)
-		bind, err := published(p, strings.TrimSpace(text(subsystem)), wanted, window(collection.read_cache_ms))
+		opened, err := p.core.Published(text(subsystem), identity(collection), window(collection.read_cache_ms))
 		if err != nil {
 			return report(e, err)
 		}
-		made := &reader{identity: wanted, bind: bind, names: map[uint64]struct{}{}}
+		made := &reader{Reader: opened, names: map[uint64]struct{}{}}
 		*out = C.uintptr_t(handle.Open(library.handles, kindReader, made))
 		return C.PROSODY_OK
 	})
-}
-
-// published gives what another service publishes.
-func published(_ *peer, subsystem string, _ state.Identity, _ *time.Duration) (func(string) any, error) {
-	if subsystem == "" {
-		return nil, fault.New(fault.Argument, "subsystem name must not be empty")
-	}
-	return nil, fault.New(fault.State, "published state is not available in this version")
 }
 
 //export goReaderBind
@@ -82,7 +70,7 @@ func goReaderBind(r C.uintptr_t, key C.prosody_bytes, out *C.uint64_t, e *C.pros
 		return stale(e, kindReader)
 	}
 	var made uint64
-	made = library.keyed.Open(held.bind(wanted), held.identity, func() { held.forget(made) })
+	made = library.keyed.Open(held.Bind(wanted), func() { held.forget(made) })
 	held.names[made] = struct{}{}
 	*out = C.uint64_t(made)
 	return C.PROSODY_OK

@@ -17,8 +17,11 @@ from prosody.errors import (
     transient,
 )
 from prosody.handler import EventHandler
+from prosody.handles import DequeHandle, MapHandle, SetHandle, StoreOutcome, ValueHandle
 from prosody.message import ExciseMessage, Header, JSONInput, JSONValue, Message, Timer
 from prosody.options import Options
+from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
+from prosody.scans import Direction, Scan
 from prosody.state import (
     DequeDefinition,
     MapDefinition,
@@ -43,6 +46,8 @@ __all__ = [
     "Demand",
     "DemandKind",
     "DequeDefinition",
+    "DequeHandle",
+    "Direction",
     "EventHandler",
     "EventHandlerError",
     "ExciseMessage",
@@ -50,6 +55,7 @@ __all__ = [
     "JSONInput",
     "JSONValue",
     "MapDefinition",
+    "MapHandle",
     "Message",
     "MessageDequeDefinition",
     "MessageMapDefinition",
@@ -60,12 +66,20 @@ __all__ = [
     "PermanentStateError",
     "ProsodyClient",
     "ProsodyError",
+    "PublishedDeque",
+    "PublishedMap",
+    "PublishedSet",
+    "PublishedValue",
+    "Scan",
     "SetDefinition",
+    "SetHandle",
     "StateError",
+    "StoreOutcome",
     "Timer",
     "TransientError",
     "TransientStateError",
     "ValueDefinition",
+    "ValueHandle",
     "deque",
     "map",
     "message_deque",

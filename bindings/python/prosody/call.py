@@ -7,9 +7,11 @@ import contextlib
 import functools
 import logging
 from collections.abc import Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
+Result: TypeAlias = Coroutine[Any, Any, T]
+"""What can be awaited, once or often, and given to asyncio.gather or create_task."""
 
 
 class Call(Coroutine[Any, Any, T]):
@@ -61,6 +63,40 @@ class Call(Coroutine[Any, Any, T]):
         if not self._taken:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.future.add_done_callback(functools.partial(_report, self._label))
+
+
+class Done(Coroutine[Any, Any, T]):
+    """The result of a call that has ended: it can be awaited like a Call, without a future."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: T) -> None:
+        self._result = result
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self
+
+    def __iter__(self) -> Done[T]:
+        return self
+
+    def __next__(self) -> Any:
+        raise StopIteration(self._result)
+
+    def send(self, value: Any, /) -> Any:
+        """Ends as a coroutine."""
+        raise StopIteration(self._result)
+
+    def throw(self, error: Any, *rest: Any) -> Any:
+        """Raises what is thrown in."""
+        if isinstance(error, type):
+            error = rest[0] if rest and rest[0] is not None else error()
+        raise error
+
+    def close(self) -> None:
+        """Does nothing: the call has ended."""
+
+    def __repr__(self) -> str:
+        return f"<Done {self._result!r}>"
 
 
 def _report(label: str, future: asyncio.Future[Any]) -> None:

@@ -6,20 +6,24 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from ctypes import byref, c_int32, c_uint32
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
-from prosody import codec, native, runtime
-from prosody.call import Call
+from prosody import codec, native, published, runtime
+from prosody.call import Call, Result
 from prosody.handler import EventHandler, check
 from prosody.message import JSONInput
 from prosody.options import Options, settings
+from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
 from prosody.record import Completion
+from prosody.state import DequeDefinition, MapDefinition, SetDefinition, ValueDefinition
 from prosody.subscription import Subscription
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from prosody.port import Port
+
+T = TypeVar("T")
 
 State: TypeAlias = Literal["unconfigured", "configured", "running", "shut_down"]
 Headers: TypeAlias = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
@@ -167,6 +171,23 @@ class ProsodyClient:
         return port.done(
             "is_stalled", lambda: bool(self._ask(core.runtime.library.client_stalled, flag))
         )
+
+    @overload
+    def state(
+        self, subsystem: str, definition: ValueDefinition[T]
+    ) -> Result[PublishedValue[T]]: ...
+    @overload
+    def state(self, subsystem: str, definition: MapDefinition[T]) -> Result[PublishedMap[T]]: ...
+    @overload
+    def state(self, subsystem: str, definition: SetDefinition) -> Result[PublishedSet]: ...
+    @overload
+    def state(
+        self, subsystem: str, definition: DequeDefinition[T]
+    ) -> Result[PublishedDeque[T]]: ...
+    def state(self, subsystem: str, definition: Any) -> Result[Any]:
+        """A reader of what another service publishes. Nothing is read yet."""
+        core, port = self._enter()
+        return port.done("state", lambda: published.open(core, subsystem, definition))
 
     async def __aenter__(self) -> Self:
         return self

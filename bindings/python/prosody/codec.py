@@ -94,7 +94,11 @@ def _check(value: Any, kind: type) -> None:
 
 def decode(text: bytes) -> Any:
     """The value of JSON in UTF-8. ValueError or RecursionError: Python cannot hold it."""
-    document = text.decode()
+    return parse(text.decode())
+
+
+def parse(document: str) -> Any:
+    """The value of JSON."""
     try:
         value, end = _scan(document, 0)
         if end == len(document):

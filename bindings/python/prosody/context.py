@@ -6,15 +6,29 @@ import asyncio
 import enum
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from prosody import timers
 from prosody.call import Call
 from prosody.errors import ProsodyError
+from prosody.handles import DequeHandle, Handle, MapHandle, SetHandle, ValueHandle, bind
+from prosody.message import Message
 from prosody.record import FLAG_FAILURE
+from prosody.state import (
+    DequeDefinition,
+    MapDefinition,
+    MessageDequeDefinition,
+    MessageMapDefinition,
+    MessageValueDefinition,
+    SetDefinition,
+    ValueDefinition,
+)
 
 if TYPE_CHECKING:
     from prosody.port import Port
+
+T = TypeVar("T")
+P = TypeVar("P")
 
 
 class DemandKind(str, enum.Enum):
@@ -42,12 +56,14 @@ class Context:
     The timers are those of the event's key; one for a second. Times are datetimes with a time zone,
     rounded to the nearest second. Changes are seen by `scheduled()` at once and become durable when
     the handler succeeds; a failed attempt changes nothing. With `immediate=True` a change is
-    durable when the call is done, whatever becomes of the handler.
+    durable when the call is done, whatever becomes of the handler. Changes of keyed state are
+    durable with the handler's success as well.
     """
 
     __slots__ = (
         "_early",
         "_failure",
+        "_handles",
         "_interrupted",
         "_loop",
         "_over",
@@ -76,6 +92,7 @@ class Context:
         self._over = False
         self._started = False
         self._early: str | None = None
+        self._handles: dict[str, Handle] | None = None
         self._task: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[None]] | None = None
 
@@ -103,6 +120,31 @@ class Context:
             self._waiters = [waiter for waiter in self._waiters if not waiter.done()]
             self._waiters.append(future)
         return Call(future, "on_cancel")
+
+    @overload
+    def state(self, definition: ValueDefinition[T]) -> ValueHandle[T]: ...
+    @overload
+    def state(self, definition: MapDefinition[T]) -> MapHandle[T]: ...
+    @overload
+    def state(self, definition: SetDefinition) -> SetHandle: ...
+    @overload
+    def state(self, definition: DequeDefinition[T]) -> DequeHandle[T]: ...
+    @overload
+    def state(self, definition: MessageValueDefinition[P]) -> ValueHandle[Message[P]]: ...
+    @overload
+    def state(self, definition: MessageMapDefinition[P]) -> MapHandle[Message[P]]: ...
+    @overload
+    def state(self, definition: MessageDequeDefinition[P]) -> DequeHandle[Message[P]]: ...
+    def state(self, definition: Any) -> Any:
+        """A collection of the event's key, of those that the client was made with."""
+        handles = self._handles
+        if handles is not None:
+            found = handles.get(getattr(definition, "name", ""))
+            if found is not None and found._definition is definition and not self._over:
+                return found
+        else:
+            self._handles = {}
+        return bind(self, definition)
 
     def schedule(self, time: datetime, *, immediate: bool = False) -> Call[None]:
         """Has `on_timer` called at a time; at once when it is past."""

@@ -99,3 +99,9 @@ class Draft(Generic[P]):
         self.headers = headers
         self.source_system = source_system
         self.response_requested = response_requested
+        self._core = True  # it was delivered
+
+
+def delivered(message: Any) -> bool:
+    """Whether an object is a message that the library has handed out."""
+    return isinstance(message, Message) and "_core" in message.__dict__

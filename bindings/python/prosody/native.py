@@ -29,7 +29,7 @@ from prosody.errors import ProsodyError
 
 ABI = 1
 
-OK, PENDING, SHORT = 0, 1, 4
+OK, PENDING, ABSENT, END, SHORT = 0, 1, 2, 3, 4
 ERR_ARGUMENT, ERR_HANDLE, ERR_CONFIG, ERR_STATE, ERR_SETTLED = 100, 101, 102, 103, 104
 ERR_CLOSED, ERR_FORKED, ERR_POISONED, ERR_REVOKED = 200, 201, 202, 203
 ERR_CANCELLED = 303
@@ -100,9 +100,53 @@ class Topic(ctypes.Structure):
     ]
 
 
+class Collection(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("size", c_uint32),
+        ("kind", c_int32),
+        ("payload", c_int32),
+        ("reserved", c_uint32),
+        ("name", Bytes),
+        ("read_cache_ms", c_int64),
+    ]
+
+
+class Item(ctypes.Structure):
+    """prosody_item, its bytes flattened."""
+
+    _fields_: ClassVar = [
+        ("size", c_uint32),
+        ("partition", c_int32),
+        ("offset", c_int64),
+        ("topic_data", c_char_p),
+        ("topic_size", c_size_t),
+        ("json_data", c_char_p),
+        ("json_size", c_size_t),
+    ]
+
+
+class Scan(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("size", c_uint32),
+        ("flags", c_uint32),
+        ("limit", c_uint64),
+        ("prefix", Bytes),
+        ("first", Bytes),
+        ("last", Bytes),
+        ("start", Bytes),
+        ("stop", Bytes),
+        ("first_index", c_uint64),
+        ("last_index", c_uint64),
+        ("start_index", c_uint64),
+        ("stop_index", c_uint64),
+    ]
+
+
 _OUT = POINTER(c_void_p)
 _ERROR = POINTER(Error)
 _SIZE = POINTER(c_size_t)
+_CALL = (c_int32, c_uint64, c_void_p, c_uint64)  # a state or scan, a queue and a tag
+_BUFFER = (c_void_p, c_size_t, _SIZE)
 
 # Name: result, then arguments.
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
@@ -155,6 +199,33 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
         _SIZE,
         _ERROR,
     ),
+    "state_bind": (c_int32, c_uint64, POINTER(Collection), POINTER(c_uint64), _ERROR),
+    "state_commit": (*_CALL, _ERROR),
+    "state_rollback": (*_CALL, _ERROR),
+    "state_clear": (*_CALL, _ERROR),
+    "state_empty": (*_CALL, _ERROR),
+    "state_contains": (*_CALL, Bytes, _ERROR),
+    "state_contains_many": (*_CALL, POINTER(Bytes), c_size_t, c_void_p, _ERROR),
+    "state_release": (None, c_uint64),
+    "value_get": (*_CALL, *_BUFFER, _ERROR),
+    "value_set": (*_CALL, POINTER(Item), _ERROR),
+    "map_get": (*_CALL, Bytes, *_BUFFER, _ERROR),
+    "map_get_many": (*_CALL, POINTER(Bytes), c_size_t, *_BUFFER, _ERROR),
+    "map_set": (*_CALL, Bytes, POINTER(Item), _ERROR),
+    "map_remove": (*_CALL, Bytes, _ERROR),
+    "set_add": (*_CALL, Bytes, _ERROR),
+    "set_remove": (*_CALL, Bytes, _ERROR),
+    "deque_push": (*_CALL, c_int32, POINTER(Item), _ERROR),
+    "deque_pop": (*_CALL, c_int32, *_BUFFER, _ERROR),
+    "deque_peek": (*_CALL, c_int32, *_BUFFER, _ERROR),
+    "deque_get": (*_CALL, c_int64, *_BUFFER, _ERROR),
+    "deque_size": (*_CALL, POINTER(c_int64), _ERROR),
+    "scan_open": (c_int32, c_uint64, POINTER(Scan), POINTER(c_uint64), _ERROR),
+    "scan_next": (*_CALL, *_BUFFER, POINTER(c_uint32), _ERROR),
+    "scan_close": (None, c_uint64),
+    "reader_open": (c_int32, c_void_p, Bytes, POINTER(Collection), _OUT, _ERROR),
+    "reader_bind": (c_int32, c_void_p, Bytes, POINTER(c_uint64), _ERROR),
+    "reader_destroy": (None, c_void_p),
     "mock_advance": (c_int32, Bytes, c_int64, _ERROR),
     "admin_create": (c_int32, c_void_p, _OUT, _ERROR),
     "admin_create_topic": (c_int32, c_void_p, c_void_p, c_uint64, POINTER(Topic), _ERROR),

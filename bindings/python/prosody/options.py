@@ -15,7 +15,6 @@ from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from prosody import native
-from prosody.errors import ProsodyError
 from prosody.native import Library
 
 Duration: TypeAlias = float | int | timedelta
@@ -162,8 +161,7 @@ def _one(known: Mapping[str, str], name: str, value: Any, owner: str) -> dict[st
     if value is None:
         return {name: OFF} if kind == "port" else {}
     if kind == "collections":
-        _collections(value)
-        return {}
+        return _collections(name, value)
     return {name: convert(name, kind, value)}
 
 
@@ -251,11 +249,21 @@ def _properties(value: Any) -> dict[str, Any]:
     return result
 
 
-def _collections(value: Any) -> None:
-    if [definition.to_config() for definition in value]:
-        raise ProsodyError(
-            "state_collections: keyed state is not available in this version", category="usage"
-        )
+def _collections(name: str, value: Any) -> dict[str, Any]:
+    """The definitions as JSON."""
+    configs = []
+    for index, definition in enumerate(value):
+        config = definition.to_config()
+        if not isinstance(config, Mapping):
+            raise _wrong(f"{name}[{index}]", "a to_config() that gives a dict", config)
+        config = {field: given for field, given in config.items() if given is not None}
+        if isinstance(config.get("ttl_seconds"), timedelta):
+            config["ttl_seconds"] = config["ttl_seconds"] // timedelta(seconds=1)
+        if not isinstance(config.get("read_cache", False), (bool, str)):
+            cache = nanoseconds(f"{name}[{index}].read_cache", config["read_cache"])
+            config["read_cache"] = f"{cache}ns"
+        configs.append(config)
+    return {name: json.dumps(configs).encode()} if configs else {}
 
 
 def _wrong(name: str, expected: str, value: Any) -> TypeError:

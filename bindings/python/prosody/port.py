@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
 from collections.abc import AsyncGenerator, Callable
 from ctypes import byref
 from itertools import count
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from prosody import native, record
 from prosody.call import Call
 from prosody.queue import LoopQueue
+from prosody.store import Store
 
 if TYPE_CHECKING:
     from prosody.runtime import Runtime
@@ -30,7 +32,7 @@ class Port(LoopQueue):
         self.pending: dict[int, asyncio.Future[Any]] = {}
         self._finishers: dict[int, Callable[[record.Completion], Any]] = {}
         self.subscriptions: set[Subscription] = set()
-        self._tags = count(1)
+        self.tags = count(1)
         self._outgoing = native.Outgoing(ctypes.sizeof(native.Outgoing))
         self._outgoing_ref = byref(self._outgoing)
         self._sentinel = self._watch()
@@ -55,7 +57,7 @@ class Port(LoopQueue):
     ) -> Call[Any]:
         """Starts a call of the library that takes a queue and a tag."""
         future: asyncio.Future[Any] = self.loop.create_future()
-        tag = next(self._tags)
+        tag = next(self.tags)
         self.pending[tag] = future
         if finish is not None:
             self._finishers[tag] = finish
@@ -85,7 +87,7 @@ class Port(LoopQueue):
         if headers is not None:
             out.headers, out.headers_count = headers, len(headers)
         future: asyncio.Future[None] = self.loop.create_future()
-        tag = next(self._tags)
+        tag = next(self.tags)
         self.pending[tag] = future
         status = function(handle, self.handle, tag, self._outgoing_ref, self.error_ref)
         if headers is not None:
@@ -103,6 +105,24 @@ class Port(LoopQueue):
         except Exception as error:
             future.set_exception(error)
         return Call(future, label)
+
+    def wait(self, label: str, tag: int, finish: Callable[[record.Completion], Any]) -> Call[Any]:
+        """The result of a call that has begun, on this event loop and just now."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self.pending[tag] = future
+        self._finishers[tag] = finish
+        return Call(future, label)
+
+    def failed(self, label: str, error: Exception) -> Call[Any]:
+        """The result of a call that has failed."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+        future.set_exception(error)
+        return Call(future, label)
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """The calls on collections."""
+        return Store(self)
 
     def _refuse(self, tag: int, status: int) -> None:
         """Ends a call that has not begun."""

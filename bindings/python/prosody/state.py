@@ -1,4 +1,4 @@
-"""Definitions of keyed state. Clients of this version cannot hold state yet."""
+"""Definitions of keyed state: what a client keeps for each key."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ func (a *Attempt) Release() {
 }
 
 // Open names a collection of a reader. ended, which may be nil, is called at its release.
-func (t *Table) Open(handle any, identity state.Identity, ended func()) uint64 {
-	c := &Collection{handle: handle, identity: identity, ended: ended}
+func (t *Table) Open(handle any, ended func()) uint64 {
+	c := &Collection{handle: handle, ended: ended}
 	c.name = t.collections.Issue(c)
 	return c.name
 }

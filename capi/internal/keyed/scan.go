@@ -39,13 +39,13 @@ func (c *Collection) Positions() bool {
 
 // Walk begins a scan of keys.
 func (t *Table) Walk(c *Collection, query state.Query) (uint64, error) {
-	cursor, err := walk(c.handle, query)
+	cursor, err := open(c, query)
 	return t.scan(c, cursor, query.Keys, err)
 }
 
 // Stride begins a scan of a deque.
 func (t *Table) Stride(c *Collection, span state.Span) (uint64, error) {
-	cursor, err := stride(c.handle, span)
+	cursor, err := open(c, span)
 	return t.scan(c, cursor, false, err)
 }
 
@@ -126,34 +126,18 @@ func (s *Scan) entry(i int) entry {
 }
 
 // scanner begins a scan: with a state.Query of keys, with a state.Span of positions.
-type scanner[How any, C Cursor] interface {
-	Scan(how How) (C, error)
+type scanner[How any] interface {
+	Scan(how How) (*state.Scan, error)
 }
 
-func walk(handle any, query state.Query) (Cursor, error) {
-	switch handle := handle.(type) {
-	case scanner[state.Query, *state.Scan]:
-		return opened(handle.Scan(query))
-	case scanner[state.Query, Cursor]: // of a reader
-		return handle.Scan(query)
-	}
-	return nil, ErrKind
-}
-
-func stride(handle any, span state.Span) (Cursor, error) {
-	switch handle := handle.(type) {
-	case scanner[state.Span, *state.Scan]:
-		return opened(handle.Scan(span))
-	case scanner[state.Span, Cursor]: // of a reader
-		return handle.Scan(span)
-	}
-	return nil, ErrKind
-}
-
-// opened keeps a failed scan from becoming a cursor that is not nil.
-func opened(scan *state.Scan, err error) (Cursor, error) {
+func open[How any](c *Collection, how How) (Cursor, error) {
+	handle, err := call[scanner[How]](c)
 	if err != nil {
 		return nil, err
 	}
-	return scan, nil
+	cursor, err := handle.Scan(how)
+	if err != nil {
+		return nil, err // a nil *state.Scan would be a Cursor
+	}
+	return cursor, nil
 }

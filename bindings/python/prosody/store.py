@@ -1,0 +1,230 @@
+"""The calls on collections that one event loop makes. Those that can end at once do."""
+
+from __future__ import annotations
+
+import ctypes
+from asyncio import _get_running_loop
+from collections.abc import Callable, Iterable
+from ctypes import byref, c_size_t, c_uint32, c_uint64
+from typing import TYPE_CHECKING, Any
+
+from prosody import native
+from prosody.call import Done, Result
+from prosody.errors import PermanentStateError, TransientStateError
+from prosody.items import Items
+
+if TYPE_CHECKING:
+    from prosody.port import Port
+    from prosody.record import Completion
+
+_SIZE = 64 * 1024
+_KEPT = 1024 * 1024  # a buffer beyond is dropped after its call
+
+NOTHING: Done[Any] = Done(None)
+
+OVER = "state access attempted on a terminated context"
+SETTLED = "state mutation attempted on a settled session"
+
+Finish = Callable[["Completion"], Any]
+
+
+class Store:
+    """Owns the buffers of a port's calls. They are used within a call only."""
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.library: Any = port.library
+        self._loop = port.loop
+        self._queue = port.handle
+        self._tags = port.tags
+        self.error = native.make_error()
+        self.error_ref = byref(self.error)
+        self.item = native.Item(ctypes.sizeof(native.Item))
+        self.item_ref = byref(self.item)
+        self._key = native.Bytes()
+        self._size = c_size_t()
+        self._size_ref = byref(self._size)
+        self.count = c_uint32()
+        self.count_ref = byref(self.count)
+        self.token = c_uint64()
+        self.token_ref = byref(self.token)
+        self._allocate(_SIZE)
+
+    def _allocate(self, capacity: int) -> None:
+        self._buffer = (ctypes.c_uint64 * (capacity // 8))()  # aligned
+        self._address = ctypes.addressof(self._buffer)
+        self._view = memoryview(self._buffer).cast("B")
+        self._capacity = capacity
+
+    def key(self, key: str) -> native.Bytes:
+        """A key, until the next call of this function."""
+        if not isinstance(key, str):
+            raise TypeError(f"a key must be a str, not {type(key).__name__}")
+        encoded = key.encode()
+        made = self._key
+        made.data = encoded
+        made.size = len(encoded)
+        return made
+
+    def keys(self, keys: Iterable[str]) -> tuple[Any, int]:
+        """Keys as an array, and how many there are."""
+        if isinstance(keys, (str, bytes)):
+            raise TypeError("keys must be a collection of str, not one text")
+        encoded = []
+        for key in keys:
+            if not isinstance(key, str):
+                raise TypeError(f"a key must be a str, not {type(key).__name__}")
+            encoded.append(key.encode())
+        return (native.Bytes * len(encoded))(*map(native.view, encoded)), len(encoded)
+
+    def read(
+        self,
+        label: str,
+        function: Any,
+        token: int,
+        decode: Callable[[Any], Any],
+        *arguments: Any,
+        absent: Done[Any] = NOTHING,
+        late: str = OVER,
+    ) -> Result[Any]:
+        """A call that fills a buffer."""
+        self.here()
+        tag = next(self._tags)
+        status = function(
+            token,
+            self._queue,
+            tag,
+            *arguments,
+            self._address,
+            self._capacity,
+            self._size_ref,
+            self.error_ref,
+        )
+        if status == native.OK:
+            answer: Result[Any] = Done(decode(self._view[: self._size.value]))
+            if self._capacity > _KEPT:
+                self._allocate(_SIZE)
+            return answer
+        if status == native.ABSENT:
+            return absent
+        if status == native.SHORT:
+            self._allocate(max(_SIZE, 1 << (self._size.value - 1).bit_length()))
+            return self.read(label, function, token, decode, *arguments, absent=absent, late=late)
+
+        def finish(completion: Completion) -> Any:
+            if completion.status == native.OK:
+                return decode(completion.data)
+            return (
+                absent._result
+                if completion.status == native.ABSENT
+                else self.fail(completion, late)
+            )
+
+        return self.later(label, status, tag, finish, late)
+
+    def fill(self, function: Any, token: int) -> tuple[int, int, bytes]:
+        """Calls for the next entries of a scan: the status, the tag and the data."""
+        self.here()
+        while True:
+            tag = next(self._tags)
+            status = function(
+                token,
+                self._queue,
+                tag,
+                self._address,
+                self._capacity,
+                self._size_ref,
+                self.count_ref,
+                self.error_ref,
+            )
+            if status != native.SHORT:
+                break
+            self._allocate(max(_SIZE, 1 << (self._size.value - 1).bit_length()))
+        data = bytes(self._view[: self._size.value]) if status == native.OK else b""
+        if self._capacity > _KEPT:
+            self._allocate(_SIZE)
+        return status, tag, data
+
+    def write(
+        self,
+        label: str,
+        function: Any,
+        token: int,
+        *arguments: Any,
+        answers: tuple[Done[Any], Done[Any]] = (NOTHING, NOTHING),
+        late: str = SETTLED,
+    ) -> Result[Any]:
+        """A call that answers by its status: done, or PROSODY_ABSENT."""
+        self.here()
+        tag = next(self._tags)
+        status = function(token, self._queue, tag, *arguments, self.error_ref)
+        if status == native.OK:
+            return answers[0]
+        if status == native.ABSENT:
+            return answers[1]
+
+        def finish(completion: Completion) -> Any:
+            if completion.status in (native.OK, native.ABSENT):
+                return answers[completion.status == native.ABSENT]._result
+            return self.fail(completion, late)
+
+        return self.later(label, status, tag, finish, late)
+
+    def put(
+        self, label: str, function: Any, token: int, items: Items, value: Any, *arguments: Any
+    ) -> Result[None]:
+        """A call that stores an item."""
+        item = self.item
+        items.encode(item, value)
+        try:
+            return self.write(label, function, token, *arguments, self.item_ref)
+        finally:
+            item.json_data = None  # it may be large
+
+    def ask(
+        self,
+        label: str,
+        function: Any,
+        token: int,
+        ready: Callable[[], Any],
+        finish: Finish,
+        *arguments: Any,
+    ) -> Result[Any]:
+        """A call that answers in memory of the caller, or by what is in a completion."""
+        self.here()
+        tag = next(self._tags)
+        status = function(token, self._queue, tag, *arguments, self.error_ref)
+        if status == native.OK:
+            return Done(ready())
+
+        def end(completion: Completion) -> Any:
+            return finish(completion) if completion.status == native.OK else self.fail(completion)
+
+        return self.later(label, status, tag, end, OVER)
+
+    def here(self) -> None:
+        """Refuses calls from elsewhere: the buffers are those of one event loop."""
+        if _get_running_loop() is not self._loop:
+            raise RuntimeError("keyed state is used on the event loop of its handler")
+
+    def later(self, label: str, status: int, tag: int, finish: Finish, late: str) -> Result[Any]:
+        """The result of a call that did not end at once."""
+        if status == native.PENDING:
+            return self.port.wait(label, tag, finish)
+        category, text = self.error.category, native.text_of(self.error)
+        return self.port.failed(label, self.exception(status, category, text, late))
+
+    def fail(self, completion: Completion, late: str = OVER) -> Any:
+        """Raises what a completion says."""
+        raise self.exception(completion.status, completion.category, completion.text, late)
+
+    def exception(self, status: int, category: int, text: str, late: str = OVER) -> Exception:
+        """The exception for a status: a state error but for faults of the process."""
+        if status in (native.ERR_FORKED, native.ERR_POISONED):
+            fault: Exception = self.library.exception(status, category, text)
+            return fault
+        word = native.CATEGORIES[category] if 0 <= category < len(native.CATEGORIES) else "none"
+        if status == native.ERR_SETTLED:
+            word = "permanent" if late == SETTLED else "transient"
+        text = text or self.library.status_name(status).decode()
+        return (PermanentStateError if word == "permanent" else TransientStateError)(text)
