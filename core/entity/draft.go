@@ -76,7 +76,8 @@ func (r *record) prepare(lease *Lease, c *changes, m Mark) (*draft, error) {
 	d.root.homed, d.root.home, d.root.slab = true, lease.name.Index, k.slab
 	d.announce(r, now.Unix())
 	for _, put := range c.puts {
-		d.root.cells = d.root.cells || put.Kind == store.Cell
+		// Where there are headers, they tell how long the cells stay.
+		d.root.cells = d.root.cells || put.Kind == store.Cell && len(c.headers) == 0
 		d.batch.Puts = append(d.batch.Puts, put)
 	}
 	for slot := range c.deletes {
@@ -187,7 +188,7 @@ func (d *draft) seal(r *record, now time.Time) error {
 	}
 	d.batch.Root = d.root.encode()
 	if !d.root.lasting() && limits.Retention > 0 {
-		d.batch.RootTTL = max(limits.Retention, k.options.TTL)
+		d.batch.RootTTL = max(limits.Retention, k.options.TTL, time.Duration(d.root.headed()-now.UnixMilli())*time.Millisecond)
 	}
 	if d.batch.Size(r.key) <= limits.MaxBatch {
 		return nil
@@ -325,7 +326,11 @@ func (r *record) flush(ctx context.Context, lease *Lease) error {
 	if err != nil {
 		return err
 	}
-	if err := r.write(ctx, d); err != nil {
+	// After the stamp, so that what others have written meanwhile has a later one.
+	if err = r.keeper.doubt(); err == nil {
+		err = r.write(ctx, d)
+	}
+	if err != nil {
 		r.mutex.Lock()
 		r.flying = 0
 		r.mutex.Unlock()

@@ -254,5 +254,17 @@ func (m mark) covers(event mark) bool {
 
 // lasting tells whether the root holds what must not end with a time to live.
 func (r *root) lasting() bool {
-	return r.timers > 0 || r.queue.Head != r.queue.Tail || r.cells || len(r.headers) > 0 || r.stage != stage{} || len(r.unknown) > 0
+	return r.timers > 0 || r.queue.Head != r.queue.Tail || r.cells || r.headed() == 0 || r.stage != stage{} || len(r.unknown) > 0
+}
+
+// headed is when the last header ends, in ms; 0: never, and -1 when there is none.
+func (r *root) headed() int64 {
+	last := int64(-1)
+	for _, header := range r.headers {
+		if header.Until == 0 {
+			return 0
+		}
+		last = max(last, header.Until)
+	}
+	return last
 }
