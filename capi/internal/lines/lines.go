@@ -99,8 +99,11 @@ func New(filter Filter, sink func(*record.Log)) *Handler {
 	return &Handler{filter: filter, target: root, least: filter.Level(root), shared: common, inner: inner}
 }
 
-// strip takes out what the record has fields for.
+// strip takes out what the record has fields for, and gives durations their unit.
 func strip(groups []string, attribute slog.Attr) slog.Attr {
+	if attribute.Value.Kind() == slog.KindDuration {
+		attribute.Value = slog.StringValue(attribute.Value.Duration().String())
+	}
 	if len(groups) > 0 {
 		return attribute
 	}

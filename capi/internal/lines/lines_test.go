@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -98,4 +99,11 @@ func TestManyAtOnce(t *testing.T) {
 		assert.Regexp(t, `^\{"i":(\d),"j":(\d)\}$`, line.Fields)
 		assert.Equal(t, line.Fields[5], line.Fields[11])
 	}
+}
+
+func TestDurationsHaveTheirUnit(t *testing.T) {
+	var got []string
+	log := slog.New(New(Parse("info"), func(line *record.Log) { got = append(got, line.Fields) }))
+	log.With("delay", 20*time.Millisecond).WithGroup("g").Info("text", "wait", 1500*time.Millisecond)
+	require.Equal(t, []string{`{"delay":"20ms","g":{"wait":"1.5s"}}`}, got)
 }
