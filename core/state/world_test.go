@@ -123,7 +123,7 @@ func (w *world) message() *event.Event {
 // broken is a store whose writes fail while it is told so: before or after they are done.
 type broken struct {
 	store.Store
-	fails, lost bool
+	fails, lost, flaky bool
 }
 
 // Apply writes, or fails.
@@ -136,6 +136,22 @@ func (b *broken) Apply(ctx context.Context, key store.Key, batch store.Batch) er
 		return fault.New(fault.Store, "lost")
 	}
 	return err
+}
+
+// Get reads, or fails.
+func (b *broken) Get(ctx context.Context, key store.Key, slots []store.Slot) ([][]byte, error) {
+	if b.flaky {
+		return nil, fault.New(fault.Store, "down")
+	}
+	return b.Store.Get(ctx, key, slots)
+}
+
+// Scan reads, or fails.
+func (b *broken) Scan(ctx context.Context, key store.Key, span store.Range, backward bool, limit int) ([]store.Row, bool, error) {
+	if b.flaky {
+		return nil, false, fault.New(fault.Store, "down")
+	}
+	return b.Store.Scan(ctx, key, span, backward, limit)
 }
 
 // attempt is one run of a handler.
