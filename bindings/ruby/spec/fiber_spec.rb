@@ -104,4 +104,25 @@ RSpec.describe "handlers as fibers" do
     RUBY
     expect(out.last).to eq("[3, 2, 2, 1, 0]")
   end
+
+  it "schedule timers, which run as fibers too" do
+    out = fibers(<<~RUBY)
+      fired = Thread::Queue.new
+      far = Time.at(4_000_000_000)
+      handler = Handler.new do |context, _|
+        context.schedule(far, immediate: true)
+        context.schedule(Time.at(7))
+        fired << context.scheduled.map(&:to_i)
+      end
+      handler.define_singleton_method(:on_timer) do |context, timer|
+        fired << [timer.key, timer.time.to_i, context.scheduled.map(&:to_i), Async::Task.current?.nil?]
+      end
+      made = client
+      made.subscribe(handler)
+      made.send_message("topic", "k", 1)
+      2.times { p fired.pop }
+      made.shutdown
+    RUBY
+    expect(out).to eq(["[7, 4000000000]", '["k", 7, [4000000000], false]'])
+  end
 end
