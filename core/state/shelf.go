@@ -168,30 +168,12 @@ func (b *book) take(f *fetched) {
 	if b.form == line {
 		return
 	}
-	b.expel(p)
 	switch {
 	case p.from > b.reached:
 	case p.open:
 		b.complete = true
 	default:
 		b.reached = max(b.reached, p.to)
-	}
-}
-
-// expel forgets what is listed and was not there when a page was read.
-func (b *book) expel(p *page) {
-	var out []string
-	b.cells.AscendGreaterOrEqual(entry{coordinate: p.from}, func(one entry) bool {
-		if !p.open && one.coordinate >= p.to {
-			return false
-		}
-		if one.form == listed {
-			out = append(out, one.coordinate)
-		}
-		return true
-	})
-	for _, coordinate := range out {
-		b.forget(coordinate)
 	}
 }
 
