@@ -265,7 +265,7 @@ RSpec.describe Prosody::Client do
 
   describe "in threads and fibers" do
     it "does not hold up other threads" do
-      made = client(mock: false, bootstrap_servers: "localhost:1", send_timeout: 3)
+      made = client(**Helpers::NOWHERE, send_timeout: 3)
       last = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       gap = 0
       ticker = Thread.new do
@@ -312,7 +312,7 @@ RSpec.describe Prosody::Client do
     end
 
     it "forgets the calls of interrupted callers" do
-      made = client(mock: false, bootstrap_servers: "localhost:1", send_timeout: 2)
+      made = client(**Helpers::NOWHERE, send_timeout: 2)
       pending = Prosody.const_get(:Runtime).current.port.instance_variable_get(:@pending)
       before = pending.size
       expect { Timeout.timeout(0.05) { made.send_message("t", "k", 1) } }.to raise_error(Timeout::Error)

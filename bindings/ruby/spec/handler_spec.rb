@@ -14,7 +14,7 @@ RSpec.describe "handlers" do
 
       block.call(context, count += 1)
     })
-    made = consume(handler, retry_base: 0.001, max_retry_delay: 0.002, **options)
+    made = consume(handler, retry_base: 0.001, max_retry_delay: 0.002, defer_enabled: false, **options)
     made.send_message(topic, "k", "first")
     made.send_message(topic, "k", "after")
     patiently { nil until handler.calls.pop.payload == "after" }

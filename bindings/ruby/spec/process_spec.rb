@@ -168,7 +168,7 @@ RSpec.describe "the process" do
 
     it "is interrupted at once, wherever it waits" do
       waits = {
-        "a send" => 'client(mock: false, bootstrap_servers: "localhost:1", send_timeout: 30).send_message("t", "k", 1)',
+        "a send" => "client(**#{Helpers::NOWHERE}, send_timeout: 30).send_message('t', 'k', 1)",
         "an idle consumer" => "client.subscribe(Handler.new); sleep 30",
         "a handler" => "handler = Handler.new; handler.define_singleton_method(:on_message) { |_, _| sleep 30 }; " \
                        "made = client(shutdown_timeout: 1); made.subscribe(handler); " \

@@ -49,6 +49,9 @@ end
 module Helpers
   PATIENCE = 30
   LIB = File.expand_path("../lib", __dir__)
+  # A producer that reaches no broker.
+  NOWHERE = { mock: false, bootstrap_servers: "localhost:1", cassandra_nodes: "localhost:1", group_id: nil,
+              subscribed_topics: nil }.freeze
 
   def name(prefix = "n")
     "#{prefix}-#{Process.pid}-#{@names = @names.to_i + 1}-#{rand(1_000_000)}"

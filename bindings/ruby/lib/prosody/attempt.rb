@@ -64,6 +64,14 @@ module Prosody
       @timers ||= Timers.new(@subscription.library, @subscription.port, @token)
     end
 
+    # @return [Collection] the collection of the event's key
+    # @raise [TransientStateError] when the attempt is over
+    def state(definition)
+      raise TransientStateError, States::OVER if @settled
+
+      (@states ||= States.new(@subscription.runtime, @subscription.names, @token)).bind(definition)
+    end
+
     def await_cancel
       return if @cancelled || @settled
 
@@ -84,13 +92,8 @@ module Prosody
       @raw = nil
       @flags = fields.flags
       @retries = fields.retries
-      known = {
-        topic: fields.topic, partition: fields.place, offset: fields.offset, timestamp: fields.timestamp,
-        key: fields.key, headers: fields.headers, source_system: fields.source,
-        response_requested: @flags.anybits?(Packed::FLAG_RESPONSE)
-      }
       @fields = fields
-      fields.payload ? Message.new(payload: Codec.decode(fields.payload), **known) : ExciseMessage.new(**known)
+      Record.received(fields)
     rescue JSON::JSONError => e
       raise PermanentError, "the payload cannot be read: #{Failure.text(e)[0, 200]}"
     end

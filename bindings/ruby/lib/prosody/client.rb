@@ -90,6 +90,16 @@ module Prosody
     end
     alias stalled? is_stalled?
 
+    # Reads a collection that a service publishes. Nothing is read yet.
+    # @param subsystem [String] the option subsystem of that service
+    # @param definition [StateDefinition]
+    # @return [PublishedValue, PublishedMap, PublishedSet, PublishedDeque]
+    # @raise [TypeError] for a collection of messages
+    def state(subsystem, definition)
+      @runtime.check
+      @core.reader(subsystem, definition)
+    end
+
     def inspect
       "#<#{self.class} #{source_system}>"
     end

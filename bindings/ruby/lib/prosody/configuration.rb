@@ -106,7 +106,10 @@ module Prosody
     # Definitions, or the hashes that they turn into.
     def to_collections(value)
       (value.is_a?(Hash) ? [value] : Array(value)).map do |definition|
-        definition.respond_to?(:to_state_config) ? definition.to_state_config : definition.to_hash
+        next definition.to_state_config if definition.respond_to?(:to_state_config)
+        next definition.to_hash if definition.respond_to?(:to_hash)
+
+        raise ArgumentError, "Invalid state collection: #{definition.class}"
       end
     end
 

@@ -59,6 +59,15 @@ module Prosody
       @attempt.timers.list
     end
 
+    # The collection of the event's key; the same object for the same definition. Name, kind and payload tell which.
+    # @param definition [StateDefinition] one that the option state_collections lists
+    # @return [ValueState, MapState, SetState, DequeState]
+    # @raise [PermanentStateError] when it is not listed, or of another kind there
+    # @raise [TransientStateError] when the attempt is over
+    def state(definition)
+      @attempt.state(definition)
+    end
+
     def inspect
       "#<#{self.class}>"
     end

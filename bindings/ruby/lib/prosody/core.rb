@@ -80,6 +80,13 @@ module Prosody
       @runtime.port.begin(finish) { |queue, tag, error| @library.client_shutdown(@handle, queue, tag, error) }
     end
 
+    # @return [Published]
+    def reader(subsystem, definition)
+      Readers.open(@runtime, subsystem, definition) do |name, collection, out, error|
+        @library.reader_open(@handle, name, collection, out, error)
+      end
+    end
+
     # @return [Integer]
     def number(function)
       error = Library.error

@@ -100,7 +100,9 @@ module Prosody
           extend Calls
           ffi_lib_flags :now, :local
           ffi_lib path
-          FUNCTIONS.each { |name, (arguments, result)| attach_function name, :"prosody_#{name}", arguments, result }
+          FUNCTIONS.merge(STATE_FUNCTIONS).each do |name, (arguments, result)|
+            attach_function name, :"prosody_#{name}", arguments, result
+          end
         end
         version = functions.abi_version
         return functions if version == ABI

@@ -19,6 +19,21 @@ module Prosody
     # @private
     attr_reader :milliseconds
 
+    # @private
+    # The message or excise record that the library has handed out.
+    # @param fields [Packed::Event]
+    # @raise [JSON::JSONError] when its payload cannot be read
+    def self.received(fields)
+      known = {
+        topic: fields.topic, partition: fields.place, offset: fields.offset, timestamp: fields.timestamp,
+        key: fields.key, headers: fields.headers, source_system: fields.source,
+        response_requested: fields.flags.anybits?(Packed::FLAG_RESPONSE)
+      }
+      return ExciseMessage.new(**known) unless fields.payload
+
+      Message.new(payload: Codec.decode(fields.payload), delivered: true, **known)
+    end
+
     # @param timestamp [Time, Integer] a time, or milliseconds since the epoch
     def initialize(topic:, partition:, offset:, timestamp:, key:,
                    headers: [], source_system: nil, response_requested: false)
@@ -78,10 +93,17 @@ module Prosody
     # @return [Object] the value of the JSON payload
     attr_reader :payload
 
-    def initialize(payload:, **fields)
+    def initialize(payload:, delivered: false, **fields)
       super(**fields)
       @payload = payload
+      @delivered = delivered
       freeze
+    end
+
+    # @private
+    # Whether it was handed out by the library, not made by hand.
+    def delivered?
+      @delivered
     end
 
     def to_h

@@ -8,7 +8,8 @@ module Prosody
   # @private
   class Port
     NEVER = { Object => :never }.freeze
-    private_constant :NEVER
+    ITSELF = :itself.to_proc
+    private_constant :NEVER, :ITSELF
 
     def initialize(library, log)
       @library = library
@@ -37,6 +38,21 @@ module Prosody
     def ask(finish, error = Library.error, &block)
       tag = (@tag += 1)
       launch(Call.new(&finish), tag, error, &block).wait
+    ensure
+      @pending.delete(tag)
+    end
+
+    # Makes a call that often ends at once, and waits for its end when it does not.
+    # @yield [queue, tag] makes the call and returns its status
+    # @return [Array(Integer, Packed::Completion)] the status, and the answer when it was waited for
+    def fetch
+      tag = (@tag += 1)
+      call = @pending[tag] = Call.new(&ITSELF)
+      status = yield @channel.handle, tag
+      return status unless status == Library::PENDING
+
+      start unless @thread.alive? || @ending
+      [status, call.wait]
     ensure
       @pending.delete(tag)
     end

@@ -22,12 +22,13 @@ module Prosody
       end
     end
 
-    attr_reader :library, :port, :log
+    attr_reader :library, :port, :log, :slates
 
     def initialize
       @library = Library.load
       @pid = Process.pid
       @cores = {}.compare_by_identity
+      @slates = Slates.new
       @ending = false
       @log = Log.new
       @port = Port.new(@library, @log)

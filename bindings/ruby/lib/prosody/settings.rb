@@ -60,9 +60,15 @@ module Prosody
         when :float then finite(name, value)
         when :port then value == false ? nil : value.to_s
         when :read_cache then read_cache(name, value)
-        when :collections then Codec.encode(value)
+        when :collections then collections(name, value)
         else value.to_s
         end
+      end
+
+      def collections(name, value)
+        Codec.encode(value)
+      rescue ArgumentError => e
+        raise ArgumentError, "#{name}: #{e.message}"
       end
 
       def duration(name, seconds)

@@ -6,7 +6,7 @@ module Prosody
   class Subscription
     # @return [Hash] texts that repeat
     attr_reader :names
-    attr_reader :handler, :library, :log
+    attr_reader :handler, :runtime, :library, :log
     # Whether the library has said that it consumes.
     attr_accessor :running
 
