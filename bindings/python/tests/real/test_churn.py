@@ -66,7 +66,7 @@ def test_churn(broker: Broker, groups: Callable[..., Group], unique: str) -> Non
     until(lambda: broker.lag(group.name, topic, PARTITIONS) == 0, "lag 0", 20)
     shutdowns += [one.leave() for one in alive]
     assert broker.lag(group.name, topic, PARTITIONS) == 0
-    assert broker.members(group.name) == 0
+    until(lambda: broker.members(group.name) == 0, "the killed members to be forgotten", 20)
     runs = ledger.read(group.trace)
     again = ledger.repeats(runs)
     print(
