@@ -90,8 +90,11 @@ func goScanOpen(token C.uint64_t, query *C.prosody_scan, out *C.uint64_t, e *C.p
 	} else {
 		scan, err = library.keyed.Walk(c, queryOf(query))
 	}
+	if err != nil {
+		return (&action{}).end(keyed.Answer{}, err, e)
+	}
 	*out = C.uint64_t(scan)
-	return (&action{}).end(keyed.Answer{}, err, e)
+	return C.PROSODY_OK
 }
 
 //export goScanNext

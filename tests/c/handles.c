@@ -7,6 +7,8 @@ static prosody_config *config, *stale_config;
 static prosody_client *stale_client;
 static prosody_queue *stale_queue;
 static prosody_admin *admin, *stale_admin;
+static prosody_reader *reader, *stale_reader;
+static uint64_t token;
 static prosody_error error;
 static size_t size;
 static uint32_t count;
@@ -224,6 +226,152 @@ static void timers(uint64_t token) {
   STATUS(PROSODY_ERR_ARGUMENT, prosody_timer_list(token, q, 9, seconds, 4, NULL, &error));
 }
 
+static prosody_collection collection(int32_t kind, const char *name) {
+  prosody_collection made = {.size = sizeof made, .kind = kind, .name = bytes(name)};
+  return made;
+}
+
+/* Every function of keyed state with a number that names nothing. */
+static void states(uint64_t x) {
+  prosody_queue *q = h.queue;
+  prosody_collection value = collection(PROSODY_KIND_VALUE, "v");
+  prosody_item item = {.size = sizeof item, .json = bytes("1")};
+  prosody_bytes key = bytes("k");
+  uint8_t found;
+  int64_t length;
+  STATUS(PROSODY_ERR_HANDLE, prosody_state_bind(x, &value, &token, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_state_commit(x, q, 9, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_state_rollback(x, q, 9, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_state_clear(x, q, 9, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_state_empty(x, q, 9, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_state_contains(x, q, 9, key, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_state_contains_many(x, q, 9, &key, 1, &found, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_state_contains_many(x, q, 9, NULL, 0, NULL, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_value_get(x, q, 9, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_value_set(x, q, 9, &item, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_map_get(x, q, 9, key, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_map_get_many(x, q, 9, &key, 1, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_map_set(x, q, 9, key, &item, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_map_remove(x, q, 9, key, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_set_add(x, q, 9, key, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_set_remove(x, q, 9, key, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_deque_push(x, q, 9, PROSODY_BACK, &item, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_deque_pop(x, q, 9, PROSODY_BACK, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_deque_peek(x, q, 9, PROSODY_FRONT, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_deque_get(x, q, 9, -1, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_deque_size(x, q, 9, &length, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_scan_open(x, NULL, &token, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_scan_next(x, q, 9, buffer, 8, &size, &count, &error));
+  prosody_scan_close(x);
+  prosody_state_release(x);
+}
+
+/* Arguments of keyed state that are malformed, with a state that lives. */
+static void operands(uint64_t x) {
+  prosody_queue *q = h.queue;
+  prosody_collection value = collection(PROSODY_KIND_VALUE, "v");
+  prosody_item item = {.size = sizeof item, .json = bytes("1")}, none = {.size = sizeof none};
+  prosody_item both = item, small = item, long_ = item;
+  prosody_bytes key = bytes("k"), wrong = sized(NULL, 3), latin = bytes("\xff"), null = bytes(NULL);
+  uint8_t found;
+  both.topic = bytes("t");
+  small.size = 8;
+  long_.json.size = 1u << 31;
+  const int32_t kinds[] = {0, -1, 5, INT32_MAX};
+  for (int i = 0; i < 4; i++) {
+    prosody_collection odd = collection(kinds[i], "v");
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_state_bind(1, &odd, &token, &error));
+    odd = value;
+    odd.payload = kinds[i] == 0 ? 2 : kinds[i];
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_state_bind(1, &odd, &token, &error));
+  }
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_state_bind(1, NULL, &token, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_state_bind(1, &value, NULL, &error));
+  value.name = null;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_state_bind(1, &value, &token, &error));
+  value = collection(PROSODY_KIND_VALUE, "v");
+  value.size = 8;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_state_bind(1, &value, &token, &error));
+
+  const prosody_item *items[] = {NULL, &none, &both, &small};
+  for (int i = 0; i < 4; i++) {
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_value_set(x, q, 9, items[i], &error));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_map_set(x, q, 9, key, items[i], &error));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_deque_push(x, q, 9, PROSODY_BACK, items[i], &error));
+  }
+  STATUS(PROSODY_ERR_TOO_LARGE, prosody_value_set(x, q, 9, &long_, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_deque_push(x, q, 9, 2, &item, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_deque_pop(x, q, 9, -1, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_deque_peek(x, q, 9, 2, buffer, 8, &size, &error));
+  const prosody_bytes keys[] = {wrong, null, sized("k", SIZE_MAX)};
+  for (int i = 0; i < 3; i++) {
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_map_get(x, q, 9, keys[i], buffer, 8, &size, &error));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_map_set(x, q, 9, keys[i], &item, &error));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_map_remove(x, q, 9, keys[i], &error));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_set_add(x, q, 9, keys[i], &error));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_state_contains(x, q, 9, keys[i], &error));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_state_contains_many(x, q, 9, &keys[i], 1, &found, &error));
+    STATUS(PROSODY_ERR_ARGUMENT,
+           prosody_map_get_many(x, q, 9, &keys[i], 1, buffer, 8, &size, &error));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_reader_bind(reader, keys[i], &token, &error));
+  }
+  STATUS(PROSODY_ERR_INVALID, prosody_map_get(x, q, 9, latin, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_INVALID, prosody_map_get_many(x, q, 9, &latin, 1, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_INVALID, prosody_map_remove(x, q, 9, latin, &error));
+  STATUS(PROSODY_ERR_INVALID, prosody_reader_bind(reader, latin, &token, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_map_get_many(x, q, 9, NULL, 1, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_ARGUMENT,
+         prosody_map_get_many(x, q, 9, &key, SIZE_MAX, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_state_contains_many(x, q, 9, &key, 1, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_value_get(x, q, 9, NULL, 8, &size, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_value_get(x, q, 9, buffer, 8, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_deque_get(x, q, 9, 0, NULL, 8, &size, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_deque_size(x, q, 9, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_scan_next(x, q, 9, buffer, 8, &size, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_scan_open(x, NULL, NULL, &error));
+  prosody_scan query = {.size = sizeof query, .prefix = wrong};
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_scan_open(x, &query, &token, &error));
+  query.prefix = null;
+  query.flags = 256;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_scan_open(x, &query, &token, &error));
+  query.size = 8;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_scan_open(x, &query, &token, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_value_get(x, NULL, 9, buffer, 8, &size, &error));
+  STATUS(PROSODY_ERR_HANDLE, prosody_state_commit(x, NULL, 9, &error));
+}
+
+static void readers(void) {
+  prosody_collection value = collection(PROSODY_KIND_VALUE, "v");
+  prosody_reader *out = NULL;
+  uint64_t one, other;
+  OK(prosody_reader_open(h.client, bytes("s"), &value, &reader, &error));
+  OK(prosody_reader_open(h.client, bytes("s"), &value, &stale_reader, &error));
+  OK(prosody_reader_bind(stale_reader, bytes("k"), &other, &error));
+  prosody_reader_destroy(stale_reader);
+  STATUS(PROSODY_ERR_SETTLED,
+         prosody_value_get(other, h.queue, 9, buffer, sizeof buffer, &size, &error));
+  EACH(stale_client, config, prosody_reader_open(x, bytes("s"), &value, &out, &error));
+  EACH(stale_reader, config, prosody_reader_bind(x, bytes("k"), &token, &error));
+  DESTROY(stale_reader, config, prosody_reader_destroy(x));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_reader_open(h.client, bytes(" "), &value, &out, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_reader_open(h.client, bytes("s"), &value, NULL, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_reader_open(h.client, bytes("s"), NULL, &out, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_reader_open(h.client, sized(NULL, 1), &value, &out, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_reader_bind(reader, bytes("k"), NULL, &error));
+  value.read_cache_ms = -2;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_reader_open(h.client, bytes("s"), &value, &out, &error));
+  value.read_cache_ms = 0;
+  value.payload = PROSODY_PAYLOAD_MESSAGE;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_reader_open(h.client, bytes("s"), &value, &out, &error));
+  OK(prosody_reader_bind(reader, bytes("k"), &one, &error));
+  operands(one);
+  prosody_state_release(one);
+  prosody_state_release(one);
+  STATUS(PROSODY_ERR_SETTLED, prosody_state_commit(one, h.queue, 9, &error));
+  STATUS(PROSODY_ABSENT, prosody_state_rollback(one, h.queue, 9, &error));
+  prosody_reader_destroy(reader);
+}
+
 static void invocations(void) {
   uint64_t tokens[] = {0,
                        1,
@@ -248,6 +396,7 @@ static void invocations(void) {
     outcome.response = sized(NULL, 1);
     STATUS(PROSODY_ERR_ARGUMENT, prosody_complete(&outcome, 1, &error));
     timers(tokens[i]);
+    states(tokens[i]);
   }
   STATUS(PROSODY_ERR_ARGUMENT, prosody_complete(NULL, 1, &error));
   prosody_outcome one = {.size = sizeof one};
@@ -310,6 +459,7 @@ int main(void) {
   clients();
   error = fresh();
   invocations();
+  readers();
   admins();
 
   /* Freed addresses do not come back: an old handle does not name a new object. */

@@ -15,18 +15,38 @@ int main(void) {
   host_init(&h);
   host_init(&other);
   prosody_config *config = mock_config("panic");
+  set(config, "state_collections",
+      "[{\"name\":\"v\",\"kind\":\"value\"},{\"name\":\"m\",\"kind\":\"map\"},"
+      "{\"name\":\"d\",\"kind\":\"deque\"},{\"name\":\"s\",\"kind\":\"set\"}]");
   prosody_admin *admin;
   host_client(&h, config);
   OK(prosody_admin_create(config, &admin, NULL));
   PENDING(prosody_client_subscribe(h.client, h.queue, 2, NULL));
   OK(await(&h, 2));
   h.hold = 1;
+  prosody_collection collections[] = {
+      {.size = sizeof *collections, .kind = PROSODY_KIND_VALUE, .name = bytes("v")},
+      {.size = sizeof *collections, .kind = PROSODY_KIND_MAP, .name = bytes("m")},
+      {.size = sizeof *collections, .kind = PROSODY_KIND_DEQUE, .name = bytes("d")},
+      {.size = sizeof *collections, .kind = PROSODY_KIND_SET, .name = bytes("s")}};
+  uint64_t v, m, d, s, scan, token;
+  prosody_reader *reader, *opened;
   PENDING(send_record(h.client, h.queue, 3, "panic", bytes("k"), bytes("{}")));
   UNTIL(&h, h.events == 1);
+
+  OK(prosody_state_bind(h.invocations[0], &collections[0], &v, NULL));
+  OK(prosody_state_bind(h.invocations[0], &collections[1], &m, NULL));
+  OK(prosody_state_bind(h.invocations[0], &collections[2], &d, NULL));
+  OK(prosody_state_bind(h.invocations[0], &collections[3], &s, NULL));
+  OK(prosody_scan_open(m, NULL, &scan, NULL));
+  OK(prosody_reader_open(h.client, bytes("s"), &collections[0], &reader, NULL));
 
   size_t size;
   uint32_t count;
   int32_t number;
+  int64_t length;
+  uint8_t found;
+  prosody_item item = {.size = sizeof item, .json = bytes("1")};
   _Alignas(8) static char buffer[65536];
   prosody_bytes name = bytes("group_id");
   prosody_outcome outcome = {.size = sizeof outcome, .invocation = h.invocations[0]};
@@ -80,6 +100,33 @@ int main(void) {
   CALL(prosody_timer_unschedule, h.invocations[0], NULL, 0, 1, 0, &error)
   CALL(prosody_timer_clear, h.invocations[0], NULL, 0, 0, &error)
   CALL(prosody_timer_list, h.invocations[0], h.queue, 9, NULL, 0, &size, &error)
+  CALL(prosody_state_bind, h.invocations[0], &collections[0], &token, &error)
+  CALL(prosody_state_commit, v, h.queue, 9, &error)
+  CALL(prosody_state_rollback, v, h.queue, 9, &error)
+  CALL(prosody_state_clear, v, h.queue, 9, &error)
+  CALL(prosody_state_empty, m, h.queue, 9, &error)
+  CALL(prosody_state_contains, m, h.queue, 9, name, &error)
+  CALL(prosody_state_contains_many, m, h.queue, 9, &name, 1, &found, &error)
+  CALL(prosody_value_get, v, h.queue, 9, buffer, sizeof buffer, &size, &error)
+  CALL(prosody_value_set, v, h.queue, 9, &item, &error)
+  CALL(prosody_map_get, m, h.queue, 9, name, buffer, sizeof buffer, &size, &error)
+  CALL(prosody_map_get_many, m, h.queue, 9, &name, 1, buffer, sizeof buffer, &size, &error)
+  CALL(prosody_map_set, m, h.queue, 9, name, &item, &error)
+  CALL(prosody_map_remove, m, h.queue, 9, name, &error)
+  CALL(prosody_set_add, s, h.queue, 9, name, &error)
+  CALL(prosody_set_remove, s, h.queue, 9, name, &error)
+  CALL(prosody_deque_push, d, h.queue, 9, PROSODY_BACK, &item, &error)
+  CALL(prosody_deque_pop, d, h.queue, 9, PROSODY_BACK, buffer, sizeof buffer, &size, &error)
+  CALL(prosody_deque_peek, d, h.queue, 9, PROSODY_BACK, buffer, sizeof buffer, &size, &error)
+  CALL(prosody_deque_get, d, h.queue, 9, 0, buffer, sizeof buffer, &size, &error)
+  CALL(prosody_deque_size, d, h.queue, 9, &length, &error)
+  CALL(prosody_scan_open, m, NULL, &token, &error)
+  CALL(prosody_scan_next, scan, h.queue, 9, buffer, sizeof buffer, &size, &count, &error)
+  CALL(prosody_reader_open, h.client, name, &collections[0], &opened, &error)
+  CALL(prosody_reader_bind, reader, name, &token, &error)
+  VOID(prosody_scan_close, scan)
+  VOID(prosody_state_release, v)
+  VOID(prosody_reader_destroy, reader)
   CALL(prosody_mock_advance, name, 0, &error)
   CALL(prosody_admin_create, config, &a, &error)
   CALL(prosody_admin_create_topic, admin, h.queue, 9, &topic, &error)

@@ -81,6 +81,8 @@ typedef struct host {
   prosody_status statuses[MAX_EVENTS];
   int64_t values[MAX_EVENTS];
   char texts[64][256];
+  void *data; /* of the last completion */
+  size_t data_size;
   int completions;
   void (*inspect)(const prosody_message *message);
 } host;
@@ -139,6 +141,10 @@ static inline void take_completion(void *user_data, const prosody_completion *co
   if (h->completions < 64)
     snprintf(h->texts[h->completions], 256, "%.*s", (int)completion->text.size,
              (const char *)completion->text.data);
+  free(h->data);
+  h->data_size = completion->data.size;
+  h->data = malloc(h->data_size + 1);
+  memcpy(h->data, completion->data.data, h->data_size);
   h->tags[h->completions] = completion->tag;
   h->values[h->completions] = completion->value;
   h->statuses[h->completions++] = completion->status;
@@ -175,6 +181,7 @@ static inline void host_init(host *h) {
 static inline void host_free(host *h) {
   prosody_queue_destroy(h->queue);
   for (int i = 0; i < h->events; i++) free(h->keys[i]);
+  free(h->data);
 }
 
 static inline void host_step(host *h, int timeout_ms) {
