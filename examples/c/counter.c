@@ -7,7 +7,6 @@
 
    Where the count is at hand, each call ends at once. Where it has to be read first, the answer is a
    completion: the event goes on there. */
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +71,7 @@ static void count(service *s, event *e, prosody_status status, prosody_bytes fou
     memcpy(number, found.data, found.size);
     number[found.size] = 0;
   }
-  snprintf(number, sizeof number, "%" PRIu64, strtoull(number, NULL, 10) + 1);
+  snprintf(number, sizeof number, "%llu", strtoull(number, NULL, 10) + 1);
   prosody_item item = {.size = sizeof item, .json = text(number)};
   e->writing = 1;
   e->tag = s->tags++;
