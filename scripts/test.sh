@@ -11,6 +11,9 @@ mkdir -p "$logs"
 conformance=${PROSODY_CONFORMANCE:-../shared/conformance}
 # The suites that must pass, each in mock mode and against real servers.
 suites=(test_client.py test_processes.py test_messages.py test_records.py test_errors.py test_timers.py)
+# Those of keyed and published state; they have a folder and fixtures of their own.
+keyed=(test_values.py test_maps.py test_sets.py test_deques.py test_messages_in_state.py
+       test_transactions.py test_scans.py test_ttl.py test_published.py test_restart.py)
 
 export GO=${GO:-go} PYTHON=$root/build/venv/bin/python CI=${CI:-}
 export HOME=${HOME:-$root/build/home}
@@ -74,6 +77,13 @@ conformance_suite() {  # suite mode...
   PYTHONPATH=$root/bindings/python pytest_whole "$conformance" "$suite" "$@"
 }
 
+keyed_suite() {  # "suites" mode...
+  local suites
+  read -r -a suites <<<"$1"
+  shift
+  PYTHONPATH=$root/bindings/python pytest_whole "$conformance/state" "${suites[@]}" "$@"
+}
+
 ruby_tests() {
   local out rc
   cd bindings/ruby || return 1
@@ -134,7 +144,7 @@ report() {
   printf '%d passed, %d failed\n' "${#passed[@]}" "${#failed[@]}"
 }
 
-export -f pytest_whole python_tests faults conformance_suite ruby_tests go_vet go_tests c_tests answers services_up
+export -f pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests go_vet go_tests c_tests answers services_up
 export root logs conformance
 rm -f -- "$logs/started"
 trap 'report; exit 130' INT TERM
@@ -161,6 +171,8 @@ if [[ -d $conformance ]]; then
     step "conform-$name-mock" 900 conformance_suite "$suite"
     step "conform-$name-real" 900 conformance_suite "$suite" --real
   done
+  step conform-state-mock 900 keyed_suite "${keyed[*]}"
+  step conform-state-real 900 keyed_suite "${keyed[*]}" --real
 else
   echo "note  no conformance suites in $conformance"
 fi
