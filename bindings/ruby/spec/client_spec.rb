@@ -264,7 +264,7 @@ RSpec.describe Prosody::Client do
   end
 
   describe "in threads and fibers" do
-    it "does not hold up other threads" do
+    it "does not hold up other threads", real: true do
       made = client(**Helpers::NOWHERE, send_timeout: 3)
       last = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       gap = 0
@@ -311,7 +311,7 @@ RSpec.describe Prosody::Client do
       eventually { runtime.port.instance_variable_get(:@pending).empty? }
     end
 
-    it "forgets the calls of interrupted callers" do
+    it "forgets the calls of interrupted callers", real: true do
       made = client(**Helpers::NOWHERE, send_timeout: 2)
       pending = Prosody.const_get(:Runtime).current.port.instance_variable_get(:@pending)
       before = pending.size

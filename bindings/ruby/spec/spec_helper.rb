@@ -49,9 +49,9 @@ end
 module Helpers
   PATIENCE = 30
   LIB = File.expand_path("../lib", __dir__)
-  # A producer that reaches no broker.
-  NOWHERE = { mock: false, bootstrap_servers: "localhost:1", cassandra_nodes: "localhost:1", group_id: nil,
-              subscribed_topics: nil }.freeze
+  # A producer that reaches its store, but no broker.
+  NOWHERE = { mock: false, bootstrap_servers: "localhost:1", cassandra_nodes: "localhost:9042",
+              cassandra_keyspace: "prosody_ruby", group_id: nil, subscribed_topics: nil }.freeze
 
   def name(prefix = "n")
     "#{prefix}-#{Process.pid}-#{@names = @names.to_i + 1}-#{rand(1_000_000)}"
@@ -76,6 +76,23 @@ module Helpers
 
   def patiently(seconds = PATIENCE, &block)
     Timeout.timeout(seconds, &block)
+  end
+
+  # Runs a block in a handler for one message and gives its value.
+  def within(recorder = nil, ending = nil, key: "k", **options, &block)
+    answers = Thread::Queue.new
+    handler = recorder || Recorder.new
+    handler.work = lambda do |context, _|
+      answers << [true, block.call(context)]
+    rescue StandardError, RSpec::Expectations::ExpectationNotMetError => e
+      answers << [false, e]
+    ensure
+      ending&.call(context)
+    end
+    @made ||= consume(handler, **options)
+    @made.send_message(topic, key, 1)
+    good, value = patiently { answers.pop }
+    good ? value : raise(value)
   end
 
   # Waits until the block says yes.
@@ -125,7 +142,7 @@ RSpec.configure do |config|
   Kernel.srand config.seed
 
   reachable = begin
-    Socket.tcp("localhost", 9094, connect_timeout: 1).close
+    [9094, 9042].each { |port| Socket.tcp("localhost", port, connect_timeout: 1).close }
     true
   rescue SystemCallError
     false

@@ -46,23 +46,6 @@ RSpec.describe Prosody::Timer do
 end
 
 RSpec.describe "timers" do
-  # Runs a block in a handler for one message and gives its value.
-  def within(recorder = nil, ending = nil, key: "k", **options, &block)
-    answers = Thread::Queue.new
-    handler = recorder || Recorder.new
-    handler.work = lambda do |context, _|
-      answers << [true, block.call(context)]
-    rescue StandardError => e
-      answers << [false, e]
-    ensure
-      ending&.call(context)
-    end
-    @made ||= consume(handler, **options)
-    @made.send_message(topic, key, 1)
-    good, value = patiently { answers.pop }
-    good ? value : raise(value)
-  end
-
   def whole(seconds)
     Time.at((Time.now + seconds).to_i + 1)
   end
