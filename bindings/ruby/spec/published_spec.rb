@@ -47,7 +47,8 @@ RSpec.describe "published state" do
             sets.each("k").to_a, sets.reverse_each("k", limit: 1).to_a]).to eq([true, false, [false, true], false, %w[x é],
                                                                                 %w[é]])
     expect([deques.get("k", -1), deques.get("k", 7), deques.first("k"), deques.last("k"), deques.length("k"),
-            deques.size("other"), deques.empty?("k"), deques.fetch("k", 9, "none"), deques.each("k", range: 1..2).to_a, deques.reverse_each("k").to_a])
+            deques.size("other"), deques.empty?("k"), deques.fetch("k", 9, "none"), deques.each("k", range: 1..2).to_a,
+            deques.reverse_each("k").to_a])
       .to eq([2, nil, 0, 2, 3, 0, false, "none", [1, 2], [2, 1, 0]])
   end
 
@@ -105,11 +106,32 @@ RSpec.describe "published state" do
     expect { reading.state("shop", value) }.to raise_error(RuntimeError, /shut down/)
   end
 
-  it "is freed when it is collected" do
-    publish { |context| context.state(value).set(1) }
-    seen(1) { reading.state("shop", value).get("k") }
-    200.times { reading.state("shop", map).each_key("k").next rescue StopIteration } # rubocop:disable Style/RescueModifier
-    GC.start
-    expect(seen(1) { reading.state("shop", value).get("k") }).to eq(1)
+  # Live readers and collections of the library.
+  def live
+    core = reading.instance_variable_get(:@core)
+    library = core.instance_variable_get(:@library)
+    unless library.respond_to?(:client_stats)
+      library.attach_function :client_stats, :prosody_client_stats, %i[pointer pointer size_t pointer pointer], :int32
+    end
+    stats = JSON.parse(library.text(:client_stats, core.instance_variable_get(:@handle)))
+    [stats.dig("library", "handles", "reader"), stats.dig("library", "states")]
+  end
+
+  it "leaves nothing behind" do
+    publish { |context| 3.times { |number| context.state(map)[number.to_s] = number } }
+    maps = reading.state("shop", map)
+    seen(3) { maps.each_key("k").count }
+    readers, states = live
+    maps.get_many("k", %w[0 9])
+    maps.each_key("k").first(2)
+    maps.each("k") { |key, _| break key if key }
+    expect { maps.each("k") { |key, _| raise IOError if key } }.to raise_error(IOError)
+    expect(live).to eq([readers, states])
+    50.times { reading.state("shop", map).each_key("k").next }
+    eventually do
+      GC.start
+      live.first < readers + 25
+    end
+    expect(live.last).to be < states + 25
   end
 end
