@@ -20,7 +20,6 @@ from prosody import (
     ProsodyClient,
     TransientError,
     runtime,
-    value,
 )
 from prosody import (
     options as option_module,
@@ -95,7 +94,6 @@ async def test_options_are_those_of_the_library() -> None:
         ({"kafka": {"bootstrap.servers": "x"}}, (RuntimeError, ValueError), "bootstrap"),
         ({"kafka": {1: 2}}, TypeError, "kafka"),
         ({"source_system": "", "group_id": None}, (RuntimeError, ValueError), "source_system"),
-        ({"state_collections": [value("x")]}, RuntimeError, "not available"),
     ],
 )
 async def test_wrong_options(options: dict[str, Any], more: Any, error: Any, text: str) -> None:

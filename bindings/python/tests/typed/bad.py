@@ -1,6 +1,19 @@
 """A type checker refuses each line that is marked with the code of the error."""
 
-from prosody import Context, EventHandler, ExciseMessage, Message, ProsodyClient, Timer
+import prosody
+from prosody import (
+    Context,
+    DequeDefinition,
+    EventHandler,
+    ExciseMessage,
+    MapDefinition,
+    Message,
+    MessageValueDefinition,
+    ProsodyClient,
+    SetDefinition,
+    Timer,
+    ValueDefinition,
+)
 
 
 class Wrong(EventHandler[str, int]):
@@ -32,3 +45,40 @@ async def main(client: ProsodyClient) -> None:
     await client.subscribe(print)  # error: arg-type
     text: str = await client.assigned_partition_count()  # error: assignment
     client.source_system = text  # error: misc
+
+
+COUNT: ValueDefinition[int] = prosody.value("count")
+NAMES: MapDefinition[str] = prosody.map("names")
+TAGS: SetDefinition = prosody.set("tags")
+QUEUE: DequeDefinition[int] = prosody.deque("queue")
+LAST: MessageValueDefinition[int] = prosody.message_value("last")
+WRONG: MapDefinition[str] = prosody.value("x")  # error: assignment
+
+prosody.value("x", capacity=5)  # error: call-arg
+prosody.value("x", ttl="1h")  # error: arg-type
+prosody.deque("x", keyset_limit=5)  # error: call-arg
+prosody.message_value("x", published=True)  # error: call-arg
+
+
+async def state(context: Context, client: ProsodyClient, message: Message[str]) -> None:
+    count = context.state(COUNT)
+    await count.set("text")  # error: arg-type
+    number: int = await count.get()  # error: assignment
+    count.size()  # error: attr-defined
+    await context.state(NAMES).set("a", 5)  # error: arg-type
+    await context.state(NAMES).get(5)  # error: call-overload
+    await context.state(TAGS).add(5)  # error: arg-type
+    context.state(QUEUE).values(prefix="a")  # error: call-arg
+    context.state(QUEUE).values(from_="a")  # error: arg-type
+    context.state(NAMES).keys("sideways")  # error: arg-type
+    context.state(NAMES).keys(limit="5")  # error: arg-type
+    async for value in context.state(QUEUE):
+        text: str = value  # error: assignment
+    await context.state(LAST).set(message)  # error: arg-type
+    await context.state(LAST).set(5)  # error: arg-type
+    context.state("count")  # error: call-overload
+    await client.state("orders", LAST)  # error: call-overload
+    reader = await client.state("orders", COUNT)
+    await reader.set("key", 5)  # error: attr-defined
+    await reader.get()  # error: call-arg
+    assert [number, text]

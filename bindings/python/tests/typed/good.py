@@ -5,17 +5,29 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
+import prosody
 from prosody import (
     AdminClient,
     Context,
     DemandKind,
+    DequeDefinition,
+    Direction,
     EventHandler,
     ExciseMessage,
     Header,
     JSONValue,
+    MapDefinition,
+    MapHandle,
     Message,
+    MessageMapDefinition,
+    MessageValueDefinition,
     ProsodyClient,
+    PublishedValue,
+    Scan,
+    SetDefinition,
+    StoreOutcome,
     Timer,
+    ValueDefinition,
     permanent,
     transient,
 )
@@ -48,6 +60,69 @@ class Typed(EventHandler[Order, Answer]):
         await asyncio.gather(context.unschedule(later), context.clear_scheduled(immediate=False))
         times: list[datetime] = await asyncio.create_task(context.scheduled())
         assert times[0] < later
+
+
+COUNT: ValueDefinition[int] = prosody.value("count", ttl=timedelta(days=1), published=True)
+ORDERS: MapDefinition[Order] = prosody.map("orders", keyset_limit=64, read_cache=False)
+TAGS: SetDefinition = prosody.set("tags")
+RECENT: DequeDefinition[str] = prosody.deque("recent", capacity=10)
+LAST: MessageValueDefinition[Order] = prosody.message_value("last")
+OPEN: MessageMapDefinition[Order] = prosody.message_map("open")
+
+
+class Stateful(EventHandler[Order, None]):
+    async def on_message(self, context: Context, message: Message[Order]) -> None:
+        count = context.state(COUNT)
+        now: int | None = await count.get()
+        await count.set((now or 0) + 1)
+        outcome: StoreOutcome = await count.commit()
+        assert outcome is StoreOutcome.APPLIED
+
+        orders: MapHandle[Order] = context.state(ORDERS)
+        await orders.set("a", message.payload)
+        maybe: Order | None = await orders.get("a")
+        sure: Order | int = await orders.get("a", 5)
+        many: list[Order | None] = await orders.get_many(["a", "b"])
+        flags: list[bool] = await orders.contains_many(["a"])
+        async for key in orders:
+            text: str = key
+        async for _key, order in orders.items(Direction.BACKWARD, prefix="a", limit=5):
+            number: int = order["number"]
+        keys: Scan[str] = orders.keys("backward", from_="b", range=slice("a", None))
+        await keys.aclose()
+        await asyncio.create_task(orders.remove("a"))
+
+        tags = context.state(TAGS)
+        await asyncio.gather(tags.add("x"), tags.discard("y"))
+        members: list[str] = [member async for member in tags]
+
+        recent = context.state(RECENT)
+        await recent.append("x")
+        left: str | None = await recent.popleft()
+        size: int = await recent.size()
+        values: list[str] = [value async for value in recent.values(range=range(2, 5))]
+
+        await context.state(LAST).set(message)
+        last: Message[Order] | None = await context.state(LAST).get()
+        await context.state(OPEN).set("a", message)
+        assert [maybe, sure, many, flags, text, number, members, left, size, values, last]
+
+    async def on_excise(self, context: Context, message: ExciseMessage) -> None:
+        await context.state(COUNT).clear()
+
+    async def on_timer(self, context: Context, timer: Timer) -> None:
+        pass
+
+
+async def readers(client: ProsodyClient) -> None:
+    count: PublishedValue[int] = await client.state("orders", COUNT)
+    now: int | None = await count.get("key")
+    orders = await client.state("orders", ORDERS)
+    order: Order | None = await orders.get("key", "a")
+    pairs: list[tuple[str, Order]] = [pair async for pair in orders.items("key", limit=1)]
+    tags: bool = await (await client.state("orders", TAGS)).contains("key", "x")
+    recent: str | None = await (await client.state("orders", RECENT)).peek("key")
+    assert [now, order, pairs, tags, recent]
 
 
 class Plain(EventHandler):
@@ -89,6 +164,7 @@ async def main(order: Order) -> None:
         mock=True,
         probe_port=None,
         state_read_cache=False,
+        state_collections=[COUNT, ORDERS, TAGS, RECENT, LAST, OPEN],
         kafka={"socket.keepalive.enable": True, "linger.ms": 5},
     )
     async with client as same:
