@@ -85,7 +85,7 @@ func (c *Client) keep() *keep {
 	made.Keeper = entity.New(entity.Options{
 		Store: c.store, Group: settings.GroupID, Version: settings.IdempotenceVersion, TTL: settings.IdempotenceTTL,
 		Cache: settings.IdempotenceCacheSize, Bytes: settings.StateOwnedCacheSize, Slab: settings.SlabSize,
-		Recovery: settings.StateRecoveryDelay, Clock: c.deps.Clock, Log: c.target("prosody.entity"), Observer: made,
+		Recovery: settings.StateRecoveryDelay, Clock: c.deps.Clock, Log: c.target("prosody.entity"), Observer: made, Alive: made.alive,
 	})
 	made.owner = &publish.Owner{
 		Catalog: c.store, Group: settings.GroupID, Subsystem: settings.Subsystem, Topics: settings.SubscribedTopics,
@@ -108,6 +108,11 @@ func (k *keep) open(ctx context.Context, lease timer.Lease, key string) (timer.K
 		return nil, fault.New(fault.Internal, "a lease of an unknown kind")
 	}
 	return given.Open(ctx, key)
+}
+
+func (k *keep) alive() bool {
+	running := k.consumer.Load()
+	return running == nil || running.Alive()
 }
 
 func (k *keep) count(topic string) (int, bool) {

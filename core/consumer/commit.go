@@ -24,6 +24,7 @@ func (c *Consumer) commits() {
 		select {
 		case <-ticker.C:
 			due = true
+			c.trust()
 		case <-c.wake:
 		case <-c.quit:
 			return
@@ -156,6 +157,7 @@ func (c *Consumer) patient(leaving []*lease) bool {
 func (r *committer) write(until time.Time) error {
 	c := r.consumer
 	ctx, cancel := context.WithDeadline(context.Background(), until)
+	began := time.Now()
 	err := c.kafka.Commit(ctx, r.positions)
 	cancel()
 	r.starts = r.starts[:0]
@@ -164,11 +166,12 @@ func (r *committer) write(until time.Time) error {
 		// A member that is out of the group may not go on until the poll loop has told
 		// what became of its partitions, or a commit works again.
 		switch {
-		case err == nil:
+		case err == nil && c.held.Before(began):
 			c.hold(false)
 			r.starts = c.startable(r.starts)
 		case stale(err):
 			c.hold(true)
+			c.doubt = time.Time{}
 		}
 	})
 	c.dispatch(r.starts)
@@ -187,7 +190,7 @@ func (c *Consumer) hold(held bool) {
 	}
 	switch {
 	case !held:
-		c.held = time.Time{}
+		c.held, c.doubt = time.Time{}, time.Time{}
 	case c.held.IsZero():
 		c.held = time.Now()
 	}

@@ -99,6 +99,8 @@ type Consumer struct {
 	stopping bool
 	broken   string    // why it cannot go on
 	held     time.Time // since when the group does not know this member; zero: it does
+	doubt    time.Time // the hold ends then, if the group has said nothing; zero: it does not
+	silence  time.Duration
 
 	polled   atomic.Int64 // when Poll came back, in Unix nanoseconds
 	idle     atomic.Int32
@@ -142,6 +144,7 @@ func Start(ctx context.Context, options Options) (*Consumer, error) {
 		set: partition.New(partition.Config{
 			Group: options.Group, Allowed: options.AllowedEvents, Uncommitted: options.MaxUncommitted,
 		}),
+		silence:  millis(options.Properties, "session.timeout.ms", 45*time.Second) / 2,
 		leases:   map[kafka.Partition]*lease{},
 		work:     make(chan partition.Start),
 		wake:     make(chan struct{}, 1),

@@ -156,6 +156,7 @@ type script struct {
 	failing error
 	block   chan struct{} // Commit waits for it
 	spins   error         // Poll returns it at once
+	stall   time.Duration // that the next Poll takes
 }
 
 func newScript() *script {
@@ -212,8 +213,10 @@ func (s *script) Close() error             { _ = s.note("close"); return nil }
 func (s *script) Poll(wait time.Duration, _ int) kafka.Events {
 	s.mutex.Lock()
 	s.polls++
-	panics, spins := s.panics, s.spins
+	panics, spins, stall := s.panics, s.spins, s.stall
+	s.stall = 0
 	s.mutex.Unlock()
+	time.Sleep(stall)
 	if panics {
 		panic("injected")
 	}

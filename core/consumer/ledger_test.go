@@ -32,6 +32,12 @@ func (b *diary) line(format string, values ...any) {
 	b.lines = append(b.lines, fmt.Sprintf(format, values...))
 }
 
+func (b *diary) noted() []string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return slices.Clone(b.lines)
+}
+
 func (b *diary) has(line string) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -70,7 +76,7 @@ func (b *diary) Flush(_ context.Context, names []kafka.Partition) (failed []kafk
 
 func (b *diary) Fence(lease any) { b.line("fence %s", lease) }
 func (b *diary) End(lease any)   { b.line("end %s", lease) }
-func (b *diary) Hold(held bool)  {}
+func (b *diary) Hold(held bool)  { b.line("hold %v", held) }
 
 // What cannot be noted durably is not committed, and other partitions are.
 func TestPositionsWaitForTheLedger(t *testing.T) {

@@ -47,12 +47,12 @@ func (c *Consumer) poll() {
 			return
 		default:
 		}
-		wait := c.options.PollInterval
+		wait := min(c.options.PollInterval, c.silence/4)
 		if in.flow() {
 			wait = min(wait, nimble)
 		}
 		events := c.kafka.Poll(wait, in.limit)
-		c.polled.Store(time.Now().UnixNano())
+		c.woke(time.Now())
 		in.rebalance(events)
 		in.take(events.Records)
 		in.report(events)
@@ -91,10 +91,10 @@ func (in *intake) rebalance(events kafka.Events) {
 	c := in.consumer
 	var release, pause []kafka.Partition
 	c.locked(func() {
-		c.hold(false)
 		for _, name := range events.Lost {
 			c.lose(name, slices.Contains(events.Assigned, name))
 		}
+		c.hold(false) // what is lost is fenced by now
 		for _, name := range events.Revoked {
 			if held := c.leases[name]; held != nil {
 				c.leave(held, time.Now().Add(c.options.ShutdownTimeout), pipeline.Revoked)

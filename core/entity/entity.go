@@ -36,6 +36,9 @@ type Options struct {
 	Clock    clock.Clock   // the real one
 	Log      *slog.Logger  // none
 	Observer Observer      // hears of committed changes of timers; none
+	// Alive tells whether the group cannot have given the keys to others unnoticed; else
+	// commits fail with fault.Kafka and can be tried again. nil: always.
+	Alive func() bool
 }
 
 func (o *Options) fill() {
@@ -56,6 +59,9 @@ func (o *Options) fill() {
 	count(&o.Cache, 8192)
 	count(&o.Parallel, 64)
 	count(&o.Behind, 32768)
+	if o.Alive == nil {
+		o.Alive = func() bool { return true }
+	}
 	if o.Bytes <= 0 {
 		o.Bytes = 64 << 20
 	}

@@ -50,6 +50,14 @@ func New(options Options) *Keeper {
 // with fault.Kafka and can be tried again.
 func (k *Keeper) Hold(held bool) { k.held.Store(held) }
 
+// doubt tells that the group may not know this member any more.
+func (k *Keeper) doubt() error {
+	if k.held.Load() || !k.options.Alive() {
+		return fault.New(fault.Kafka, "the group may not know this member any more")
+	}
+	return nil
+}
+
 // Stats tells how many keys are in memory, their bytes, and how many have marks that
 // are not written yet.
 func (k *Keeper) Stats() (keys int, bytes int64, behind int) {

@@ -71,8 +71,8 @@ func (l *Lease) over() error {
 
 // enter begins a write that Fence comes after.
 func (l *Lease) enter() error {
-	if l.keeper.held.Load() {
-		return fault.New(fault.Kafka, "the group may not know this member any more")
+	if err := l.keeper.doubt(); err != nil {
+		return err
 	}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
