@@ -2,7 +2,7 @@
 //
 // It owns the bond to librdkafka: its settings, its threads and the translation of
 // its errors. Producer and admin client stand on confluent-kafka-go. The consumer
-// drives the same librdkafka through C of its own (native.c), which hands over a
+// drives the same librdkafka through C of its own (native.h), which hands over a
 // batch in one call; confluent-kafka-go needs several calls for each record.
 //
 // It upholds the port's part of I3 and I6: a revoked partition stays with the group

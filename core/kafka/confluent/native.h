@@ -17,37 +17,37 @@
 /* One record or, with err set, one error of a partition. Pointers live until the
  * next prosody_poll or prosody_free. */
 typedef struct {
-	const char *topic;
-	const void *key, *value; /* NULL is a null key or value */
-	const char *text;        /* of err */
-	size_t key_size, value_size;
-	int64_t offset, timestamp;
-	int32_t partition;
-	int32_t err;
-	int32_t header, headers; /* place in headers, count */
+  const char *topic;
+  const void *key, *value; /* NULL is a null key or value */
+  const char *text;        /* of err */
+  size_t key_size, value_size;
+  int64_t offset, timestamp;
+  int32_t partition;
+  int32_t err;
+  int32_t header, headers; /* place in headers, count */
 } prosody_item;
 
 typedef struct {
-	const char *name;
-	const void *value; /* NULL is a null value */
-	size_t size;
+  const char *name;
+  const void *value; /* NULL is a null value */
+  size_t size;
 } prosody_header;
 
 enum { PROSODY_ASSIGNED = 1, PROSODY_REVOKED, PROSODY_LOST };
 
 typedef struct {
-	char *topic;
-	int32_t partition;
-	int32_t kind;
+  char *topic;
+  int32_t partition;
+  int32_t kind;
 } prosody_change;
 
 enum { PROSODY_LOG = 1, PROSODY_ERROR, PROSODY_FATAL };
 
 /* A line of the log or an error; a list. */
 typedef struct prosody_note {
-	struct prosody_note *next;
-	int kind, code; /* code: level of a line, or error code */
-	char *text;     /* behind the note */
+  struct prosody_note *next;
+  int kind, code; /* code: level of a line, or error code */
+  char *text;     /* behind the note */
 } prosody_note;
 
 typedef struct prosody_consumer prosody_consumer;
@@ -74,23 +74,26 @@ rd_kafka_t *prosody_client(prosody_consumer *c);
  * up to some partitions. Safe from any thread. */
 int prosody_flow(prosody_consumer *c, const rd_kafka_topic_partition_list_t *list, int stop);
 /* Answers a revocation. */
-int prosody_unassign(prosody_consumer *c, rd_kafka_topic_partition_list_t *list, char *why, size_t size);
+int prosody_unassign(prosody_consumer *c, rd_kafka_topic_partition_list_t *list, char *why,
+                     size_t size);
 /* Goes on at the given offsets. */
 int prosody_seek(prosody_consumer *c, rd_kafka_topic_partition_list_t *list);
 /* 1 if the client is a member of its group. */
 int prosody_member(prosody_consumer *c);
 
 /* Commits: start, then wait in slices until the answer is there (1) or not (0). */
-rd_kafka_queue_t *prosody_commit(prosody_consumer *c, rd_kafka_topic_partition_list_t *list, int *err);
-int prosody_committed(rd_kafka_queue_t *queue, int wait_ms, rd_kafka_topic_partition_list_t *list, int *err);
+rd_kafka_queue_t *prosody_commit(prosody_consumer *c, rd_kafka_topic_partition_list_t *list,
+                                 int *err);
+int prosody_committed(rd_kafka_queue_t *queue, int wait_ms, rd_kafka_topic_partition_list_t *list,
+                      int *err);
 
 /* Identities of topics: ask, then look for the answer. */
 int prosody_ask(prosody_consumer *c, const char **topics, size_t count);
 typedef struct {
-	char *topic;
-	int64_t high, low;
-	int32_t err;
-	int32_t partitions;
+  char *topic;
+  int64_t high, low;
+  int32_t err;
+  int32_t partitions;
 } prosody_identity;
 /* Count of identities (caller frees names and array), or -1 while none came. */
 int prosody_answer(prosody_consumer *c, prosody_identity **identities);
