@@ -70,6 +70,9 @@ python_tests() { PYTHONPATH=$root/bindings/python pytest_whole bindings/python t
 # Real members and a broker of their own, which the tests pause, kill and cut off.
 faults() { PYTHONPATH=$root/bindings/python pytest_whole bindings/python "$@"; }
 
+# The record of a key under SIGKILL, SIGSTOP and a bad line. KILLS=50 is the long run.
+durable() { PYTHONPATH=$root/bindings/python pytest_whole tests/durable -s "$@"; }
+
 conformance_suite() {  # suite mode...
   local suite=$1
   shift
@@ -144,7 +147,7 @@ report() {
   printf '%d passed, %d failed\n' "${#passed[@]}" "${#failed[@]}"
 }
 
-export -f pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests go_vet go_tests c_tests answers services_up
+export -f pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests go_vet go_tests c_tests answers services_up durable
 export root logs conformance
 rm -f -- "$logs/started"
 trap 'report; exit 130' INT TERM
@@ -164,6 +167,8 @@ step python-test 900 python_tests
 step ruby-test 900 ruby_tests
 step churn 400 faults tests/real/test_churn.py
 step faults 900 faults tests/real --ignore tests/real/test_churn.py
+step kill 300 durable test_kill.py
+step store-faults 400 durable test_faults.py
 step demo 400 scripts/demo.sh
 if [[ -d $conformance ]]; then
   for suite in "${suites[@]}"; do

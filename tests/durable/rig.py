@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+import ledger
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1] / "bindings" / "python"
@@ -56,6 +59,17 @@ class Worker:
         self._out.close()
         return time.monotonic()
 
+    def pause(self, seconds: float) -> tuple[float, float]:
+        """Stops the process for a time, and tells when."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            ended = time.monotonic()
+            self.process.send_signal(signal.SIGCONT)
+        return began, ended
+
     def leave(self) -> None:
         self.process.terminate()
         assert self.process.wait(40) == 0, self.text()[-3000:]
@@ -85,7 +99,13 @@ class Rig:
             "shutdown_timeout": 10.0, "commit_interval": 0.5,
             "kafka": {"session.timeout.ms": 6000} | ({"group.instance.id": instance} if instance else {}),
         }  # fmt: skip
-        settings = {"trace": str(self.trace), "failing": 0.1, "work": 0.02, "bogus": 1_000, "options": options} | more
+        settings = {
+            "trace": str(self.trace),
+            "failing": 0.1,
+            "work": 0.02,
+            "bogus": 1_000,
+            "options": options,
+        } | more
         worker = Worker(settings, self.folder / f"worker-{len(self.workers)}.log")
         self.workers.append(worker)
         return worker
@@ -106,9 +126,32 @@ class Rig:
         ends = {p.partition: f.result(30).offset for p, f in self.admin.list_offsets(places).items()}
         return sum(end - committed.get(p, 0) for p, end in ends.items())
 
+    def finish(self, sender: Sender, limit: float) -> float:
+        """Waits until all that was sent is done and committed. The seconds that it took."""
+        runs: list[ledger.Run] = []
+
+        def missing() -> list[tuple[str, int]]:
+            runs[:] = ledger.read(self.trace)
+            messages, timers = ledger.done(runs, "message"), ledger.done(runs, "timer")
+            return sorted(sender.messages - messages) + sorted(sender.timers - timers)
+
+        try:
+            took = until(lambda: not missing(), "all messages and timers", limit)
+        except AssertionError:
+            print(f"missing {missing()[:20]}")
+            raise
+        until(lambda: self.lag() == 0, "lag 0", 30)
+        return took
+
     def complaints(self) -> list[str]:
         """Lines of the logs that tell of a fault of the library."""
-        words = ("panicked", "without a decision", "row of a timer is missing", "damaged", "is lost")
+        words = (
+            "panicked",
+            "without a decision",
+            "row of a timer is missing",
+            "damaged",
+            "is lost",
+        )
         return [line for w in self.workers for line in w.text().splitlines() if any(word in line for word in words)]
 
 
@@ -125,7 +168,7 @@ class Sender:
     def run(self, seconds: float) -> None:
         """Each message but every fifth one asks for a timer at a second of its own."""
         producer = Producer({
-            "bootstrap.servers": self.rig.kafka, "partitioner": "consistent", "linger.ms": 5, "message.timeout.ms": 120000,
+            "bootstrap.servers": self.rig.kafka, "partitioner": "consistent", "linger.ms": 5, "message.timeout.ms": 60000,
         })  # fmt: skip
         chance = random.Random(7)  # noqa: S311
         began, base = time.monotonic(), int(time.time())

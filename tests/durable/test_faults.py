@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import ledger
 import pytest
+
+import ledger
 from proxy import Proxy
 from rig import HERE, Rig, Sender, until
 
@@ -57,14 +58,7 @@ def line() -> Iterator[Proxy]:
 
 def finish(rig: Rig, sender: Sender) -> None:
     """All that was sent comes to its end without a restart, once."""
-    runs: list[ledger.Run] = []
-
-    def over() -> bool:
-        runs[:] = ledger.read(rig.trace)
-        return ledger.done(runs, "message") >= sender.messages and ledger.done(runs, "timer") >= sender.timers
-
-    took = until(over, "all messages and timers", RECOVERY)
-    until(lambda: rig.lag() == 0, "lag 0", 30)
+    took = rig.finish(sender, RECOVERY)
     time.sleep(2)
     for worker in rig.workers:
         worker.leave()
