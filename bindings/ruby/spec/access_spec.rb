@@ -100,4 +100,12 @@ RSpec.describe Prosody.const_get(:Access) do
     expect { over.scan(query) { nil } }.to raise_error(Prosody::TransientStateError, "over")
     expect(@native.calls.last).to eq(:scan_close)
   end
+
+  it "shares its memory with no other call" do
+    slates = Prosody.const_get(:Slates).new
+    first = second = nil
+    slates.use { |one| slates.use { |other| [first = one, second = other] } }
+    expect(first).not_to equal(second)
+    slates.use { |again| expect([first, second]).to include(again) }
+  end
 end
