@@ -13,7 +13,6 @@ import (
 
 	"prosody/capi/internal/token"
 	"prosody/core/event"
-	"prosody/core/fault"
 	"prosody/core/state"
 )
 
@@ -251,6 +250,3 @@ func (c *Collection) Empty(ctx context.Context) (Answer, error) {
 	empty, err := handle.IsEmpty(ctx)
 	return yes(!empty, err)
 }
-
-// late is the error of a scan that was closed.
-func late() error { return fault.New(fault.Settled, "state cursor used after it was closed") }

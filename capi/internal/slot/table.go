@@ -204,8 +204,8 @@ func (s *Slot) hold(txn pipeline.Txn, state keyed.Binder) {
 
 // give takes a slot back, once no call uses it. Its token is settled from now on.
 func (t *Table) give(slot *Slot) {
-	slot.mutex.Lock() // whoever saw it open has begun its loan; nobody does any more
-	slot.mutex.Unlock()
+	slot.mutex.Lock()   // whoever saw it open has begun its loan; nobody does any more
+	slot.mutex.Unlock() //nolint:staticcheck // SA2001: nothing is to be done inside
 	slot.loans.Wait()
 	slot.hold(nil, nil)
 	if slot.bound != nil {
@@ -219,7 +219,7 @@ func (t *Table) give(slot *Slot) {
 	if uint32(generation) == 0 {
 		generation = 1
 	}
-	slot.word.Store(uint64(uint32(generation))<<stateBits | free)
+	slot.word.Store(uint64(uint32(generation)) << stateBits) // free is 0
 	t.used.Add(-1)
 	shard := &t.shards[slot.place%shards]
 	shard.mutex.Lock()
