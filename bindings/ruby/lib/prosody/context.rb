@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module Prosody
-  # The attempt of a handler. It is over when the handler has returned.
+  # The attempt of a handler. It is over when the handler has returned. Timers and state are those of the event's key.
   #
-  # The timers are those of the event's key; one for a second. A time is rounded to the nearest second.
+  # There is one timer for a second. A time is rounded to the nearest second.
   # Changes are seen by #scheduled at once and become durable when the handler succeeds; a failed attempt
   # changes nothing. With `immediate: true` a change is durable when the call returns, whatever becomes of
   # the handler.
