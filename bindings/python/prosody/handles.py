@@ -390,6 +390,7 @@ def bind(context: Any, definition: Definition) -> Handle:
     ):
         return known
     store: Store = context._port.store
+    store.here()
     status = store.library.state_bind(
         context._token, byref(collection(definition)), store.token_ref, store.error_ref
     )

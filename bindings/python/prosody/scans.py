@@ -265,6 +265,7 @@ class Scan(AsyncIterator[T]):
     def _fetch(self) -> None:
         """Asks for the next items: they are there then, or on their way."""
         store = self._store
+        store.here()
         if self._query is not None:
             self._open(*self._query)
         status, tag, data = store.fill(store.library.scan_next, self._token)
@@ -280,7 +281,6 @@ class Scan(AsyncIterator[T]):
 
     def _open(self, query: native.Scan, kept: Any) -> None:
         store = self._store
-        store.here()
         status = store.library.scan_open(
             self._state, byref(query), store.token_ref, store.error_ref
         )

@@ -88,7 +88,8 @@ class Store:
         late: str = OVER,
     ) -> Result[Any]:
         """A call that fills a buffer."""
-        self.here()
+        if _get_running_loop() is not self._loop:
+            self.elsewhere()
         tag = next(self._tags)
         status = function(
             token,
@@ -124,7 +125,6 @@ class Store:
 
     def fill(self, function: Any, token: int) -> tuple[int, int, bytes]:
         """Calls for the next entries of a scan: the status, the tag and the data."""
-        self.here()
         while True:
             tag = next(self._tags)
             status = function(
@@ -155,7 +155,8 @@ class Store:
         late: str = SETTLED,
     ) -> Result[Any]:
         """A call that answers by its status: done, or PROSODY_ABSENT."""
-        self.here()
+        if _get_running_loop() is not self._loop:
+            self.elsewhere()
         tag = next(self._tags)
         status = function(token, self._queue, tag, *arguments, self.error_ref)
         if status == native.OK:
@@ -191,7 +192,8 @@ class Store:
         *arguments: Any,
     ) -> Result[Any]:
         """A call that answers in memory of the caller, or by what is in a completion."""
-        self.here()
+        if _get_running_loop() is not self._loop:
+            self.elsewhere()
         tag = next(self._tags)
         status = function(token, self._queue, tag, *arguments, self.error_ref)
         if status == native.OK:
@@ -203,9 +205,13 @@ class Store:
         return self.later(label, status, tag, end, OVER)
 
     def here(self) -> None:
-        """Refuses calls from elsewhere: the buffers are those of one event loop."""
+        """Refuses calls from elsewhere."""
         if _get_running_loop() is not self._loop:
-            raise RuntimeError("keyed state is used on the event loop of its handler")
+            self.elsewhere()
+
+    def elsewhere(self) -> None:
+        """Refuses calls from elsewhere: the buffers are those of one event loop."""
+        raise RuntimeError("keyed state is used on the event loop of its handler")
 
     def later(self, label: str, status: int, tag: int, finish: Finish, late: str) -> Result[Any]:
         """The result of a call that did not end at once."""
