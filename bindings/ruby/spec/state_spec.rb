@@ -317,6 +317,35 @@ RSpec.describe "keyed state" do
       expect(patiently { Array.new(2) { seen.pop } }).to eq(%w[message message])
     end
 
+    it "that is stopped changes nothing" do
+      seen = Thread::Queue.new
+      handler = Recorder.new(message: lambda { |context, _|
+        seen << context.state(value).get
+        context.state(value).set("stopped or not")
+        sleep if seen.size == 1
+      })
+      made = consume(handler, state_collections: all, timeout: 0.1, retry_base: 0.001, defer_enabled: false)
+      2.times { made.send_message(topic, "k", 1) }
+      eventually { seen.size == 3 }
+      expect(Array.new(3) { seen.pop }).to eq([nil, nil, "stopped or not"])
+    end
+
+    it "does not reach into a forked child" do
+      text = on(value) do |state|
+        reader, writer = IO.pipe
+        child = fork do
+          state.get
+        rescue RuntimeError => e
+          writer.write(e.message)
+        ensure
+          exit!
+        end
+        writer.close
+        reader.read.tap { Process.wait(child) }
+      end
+      expect(text).to start_with("Prosody::Client cannot be used after fork")
+    end
+
     it "may use state in many threads at once" do
       totals = on(map) do |state|
         Array.new(8) do |thread|
