@@ -86,7 +86,7 @@ const longest = 249
 
 // checkTopic refuses names that no broker accepts.
 func checkTopic(name string) error {
-	rule := ""
+	var rule string
 	switch {
 	case name == "":
 		rule = "it is empty"
@@ -95,12 +95,18 @@ func checkTopic(name string) error {
 	case len(name) > longest:
 		rule = fmt.Sprintf("it has %d characters, %d are allowed", len(name), longest)
 		name = name[:32] + "…"
-	case strings.ContainsFunc(name, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '.' || r == '_' || r == '-')
-	}):
+	case strings.ContainsFunc(name, foreign):
 		rule = "only a-z, A-Z, 0-9, '.', '_' and '-' are allowed"
 	default:
 		return nil
 	}
 	return fail(kafka.BadTopic, fmt.Sprintf("topic name %q: %s", name, rule))
+}
+
+func foreign(r rune) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
+		return false
+	}
+	return true
 }

@@ -109,7 +109,7 @@ func TestNoBroker(t *testing.T) {
 				problems = consumer.Poll(100*time.Millisecond, 10).Errors
 			}
 			for _, problem := range problems {
-				assert.Equal(t, kafka.Unavailable, problem.(*kafka.Error).Code, problem.Error())
+				assert.Equal(t, kafka.Unavailable, problemOf(t, problem).Code, problem.Error())
 			}
 			assert.False(t, consumer.Joined())
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -135,7 +135,7 @@ func TestNoBroker(t *testing.T) {
 			answers := make(chan kafka.Delivery, 2)
 			start = time.Now()
 			require.NoError(t, producer.Produce(&kafka.Record{Topic: "topic", Value: []byte("1")}, func(d kafka.Delivery) { answers <- d }))
-			problem := (<-answers).Err.(*kafka.Error)
+			problem := problemOf(t, (<-answers).Err)
 			assert.Less(t, time.Since(start), 2500*time.Millisecond, "send timeout and a second")
 			assert.Contains(t, problem.Text, "topic")
 			assert.False(t, problem.Permanent())
@@ -150,7 +150,7 @@ func TestNoBroker(t *testing.T) {
 			start = time.Now()
 			require.Error(t, producer.Close(ended))
 			assert.Less(t, time.Since(start), 6*time.Second)
-			assert.Equal(t, kafka.Closed, (<-answers).Err.(*kafka.Error).Code)
+			assert.Equal(t, kafka.Closed, problemOf(t, (<-answers).Err).Code)
 
 			admin, err := Cluster{}.Admin(address, nil)
 			require.NoError(t, err)
@@ -192,7 +192,8 @@ func TestTooLargeAlone(t *testing.T) {
 			}))
 		if i == 100 {
 			require.NoError(t, producer.Produce(&kafka.Record{Topic: topic, Key: []byte("big"), Value: noise}, func(d kafka.Delivery) {
-				if problem, is := d.Err.(*kafka.Error); assert.True(t, is) {
+				var problem *kafka.Error
+				if assert.ErrorAs(t, d.Err, &problem) {
 					assert.Equal(t, kafka.TooLarge, problem.Code)
 					assert.Contains(t, problem.Text, topic)
 					refused.Add(1)
@@ -226,7 +227,7 @@ func TestUnknownTopic(t *testing.T) {
 		t.Skip("this broker makes topics by itself")
 	}
 	assert.Less(t, time.Since(start), timeout+1500*time.Millisecond)
-	problem := err.(*kafka.Error)
+	problem := problemOf(t, err)
 	assert.Equal(t, kafka.UnknownTopic, problem.Code, err)
 	assert.Contains(t, problem.Text, topic)
 	assert.False(t, problem.Permanent())

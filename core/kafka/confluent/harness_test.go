@@ -84,3 +84,11 @@ func remove(t testing.TB, name string) {
 	defer admin.Close()
 	require.NoError(t, admin.Delete(context.Background(), name))
 }
+
+// problemOf is the port's error in err.
+func problemOf(t *testing.T, err error) *kafka.Error {
+	t.Helper()
+	var problem *kafka.Error
+	require.ErrorAs(t, err, &problem)
+	return problem
+}

@@ -216,7 +216,7 @@ func TestFenced(t *testing.T) {
 	second.until("the partition in the second", func() bool { return len(second.owned) == 1 })
 	fatal := func() (count int) {
 		for _, err := range first.errors {
-			if err.(*kafka.Error).Code == kafka.Fatal {
+			if problemOf(t, err).Code == kafka.Fatal {
 				count++
 			}
 		}

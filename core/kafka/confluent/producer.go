@@ -2,6 +2,7 @@ package confluent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -133,7 +134,7 @@ func (p *producer) report(message *library.Message) {
 func (p *producer) refusal(sent *sending, err error) *kafka.Error {
 	problem := translate("send to topic "+sent.topic, err)
 	var code library.ErrorCode
-	if known, is := err.(library.Error); is {
+	if known, is := errors.AsType[library.Error](err); is {
 		code = known.Code()
 	}
 	switch {

@@ -26,8 +26,8 @@ type Harness struct {
 	Settle time.Duration
 }
 
-// Run holds an adapter to the contract. It calls make once for each test.
-func Run(t *testing.T, make func(testing.TB) Harness) {
+// Run holds an adapter to the contract. It calls setup once for each test.
+func Run(t *testing.T, setup func(testing.TB) Harness) {
 	tests := []struct {
 		name string
 		test func(*testing.T, *bench)
@@ -58,7 +58,7 @@ func Run(t *testing.T, make func(testing.TB) Harness) {
 	}
 	for _, one := range tests {
 		t.Run(one.name, func(t *testing.T) {
-			harness := make(t)
+			harness := setup(t)
 			if harness.Settle == 0 {
 				harness.Settle = 30 * time.Second
 			}
@@ -92,7 +92,7 @@ func (b *bench) create(name string, partitions int) {
 			b.t.Error(err)
 			return
 		}
-		defer admin.Close()
+		defer func() { _ = admin.Close() }()
 		if err := admin.Delete(context.Background(), name); err != nil {
 			b.t.Error(err)
 		}

@@ -2,7 +2,6 @@ package kafkatest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -100,7 +99,7 @@ func reread(t *testing.T, b *bench) {
 func isGone(t *testing.T, err error) {
 	t.Helper()
 	var failure *kafka.Error
-	require.True(t, errors.As(err, &failure), "%v", err)
+	require.ErrorAs(t, err, &failure)
 	assert.Equal(t, kafka.Gone, failure.Code, failure.Text)
 }
 

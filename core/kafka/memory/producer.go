@@ -22,7 +22,7 @@ func (p *producer) Produce(record *kafka.Record, done func(kafka.Delivery)) erro
 	}
 	if err := p.broker.fault("produce", record.Topic); err != nil {
 		done(kafka.Delivery{Err: err})
-		return nil
+		return nil //nolint:nilerr // done has it
 	}
 	added, err := p.add(record)
 	if err != nil {
