@@ -28,10 +28,10 @@ import (
 func TestManyKeys(t *testing.T) {
 	count, err := strconv.Atoi(cmp.Or(os.Getenv("KEYS"), "10000"))
 	require.NoError(t, err)
-	real := os.Getenv("KEYS_REAL") != ""
+	outside := os.Getenv("KEYS_REAL") != ""
 	name := fmt.Sprintf("keys-%d", time.Now().UnixNano())
 	options := map[string]string{"subscribed_topics": name, "idempotence_cache_size": "4096", "max_concurrency": "256", "max_uncommitted": "1024"}
-	if real {
+	if outside {
 		servers := cmp.Or(os.Getenv("PROSODY_TEST_KAFKA"), "localhost:9094")
 		options["mock"], options["bootstrap_servers"], options["group_id"] = "false", servers, name
 		options["cassandra_nodes"], options["cassandra_keyspace"] = cmp.Or(os.Getenv("PROSODY_TEST_CASSANDRA"), "localhost:9042"), "prosody_durable"
@@ -81,7 +81,7 @@ func TestManyKeys(t *testing.T) {
 	keys := client.current().keep.keys()
 	t.Logf("%d keys in %s: %+v", count, time.Since(began), *keys)
 	require.LessOrEqual(t, keys.Loaded, 4096)
-	if real {
+	if outside {
 		require.Less(t, float64(late), 1.25*float64(early)+(8<<20))
 	}
 	// Workers that wait for work are kept, but not more than a few.

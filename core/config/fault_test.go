@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -267,5 +266,5 @@ func TestFaultsAreErrors(t *testing.T) {
 	err := error(Faults{{Option: "a", Rule: "b"}, {Option: "c", Rule: "d", Class: Missing}})
 	assert.EqualError(t, err, `a is "": b; c: d`)
 	var faults Faults
-	assert.True(t, errors.As(err, &faults))
+	assert.ErrorAs(t, err, &faults)
 }

@@ -45,7 +45,7 @@ func (c Config) pairs() []pair {
 			continue
 		}
 		text := option.show(&c)
-		usual := ""
+		var usual string
 		if option.Default != "" {
 			fresh := Config{}
 			value, _ := option.parse(option.Default)

@@ -13,7 +13,8 @@ import (
 func TestIDs(t *testing.T) {
 	assert.NotEqual(t, identify("1", "2x"), identify("12", "x"), "where the version ends matters")
 	assert.NotEqual(t, identify("1", "x"), identify("2", "x"))
-	assert.Equal(t, identify("1", "x"), identify("1", "x"))
+	again := identify("1", "x")
+	assert.Equal(t, again, identify("1", "x"))
 	assert.Len(t, identify("1", "x").slot().Coordinate, 16)
 }
 

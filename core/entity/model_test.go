@@ -57,7 +57,6 @@ type machine struct {
 	group    string
 	keeper   *entity.Keeper
 	lease    *entity.Lease
-	version  int
 	subjects []*subject
 	log      []*event.Event // offset: index
 	position int64          // committed

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -194,7 +195,7 @@ func TestDecodeSource(t *testing.T) {
 		"empty":     {[]kafka.Header{header([]byte{})}, "", true},
 		"first":     {[]kafka.Header{{Name: "a"}, header([]byte("x")), header([]byte("y"))}, "x", true},
 		"other":     {[]kafka.Header{{Name: "source_system", Value: []byte("x")}}, "", false},
-		"many":      {append(many, header([]byte("x"))), "x", true},
+		"many":      {slices.Concat(many, []kafka.Header{header([]byte("x"))}), "x", true},
 	} {
 		from := record("1")
 		from.Headers = test.headers

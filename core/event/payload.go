@@ -47,7 +47,7 @@ func refuse(err error) error {
 		err = cause
 	}
 	switch {
-	case err == errDeep:
+	case errors.Is(err, errDeep):
 		return fault.New(fault.Invalid, "payload: is nested more than %d deep", MaxDepth)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fault.New(fault.Invalid, "payload: is not valid JSON: it ends too early")
@@ -73,7 +73,7 @@ func (w *walk) document() error {
 		return err
 	}
 	switch err := w.decoder.Skip(); err {
-	case io.EOF:
+	case io.EOF: //nolint:errorlint // a wrapped io.EOF is a second value that ends too early
 		return nil
 	case nil:
 		return errors.New("something follows the value")

@@ -12,23 +12,23 @@ type Kind int
 
 // The kinds of error. They match the status codes of the C ABI.
 const (
-	Internal  Kind = iota // a fault of Prosody itself
-	Argument              // an argument or option value is malformed
-	Config                // the options do not make a working whole
-	State                 // not now: already subscribed, not subscribed
-	Settled               // the invocation is over
-	Closed                // the client is shut down
-	Revoked               // the partition went to another member
-	Timeout               // transient
-	Kafka                 // transient
-	Store                 // transient
-	Cancelled             // transient
-	TooLarge              // permanent
-	Invalid               // permanent: a key, topic name or payload is not allowed
-	Exists                // permanent
-	Unpublished           // transient: nobody publishes the collection yet
-	Identity              // permanent: a collection is of another kind
-	Unregistered          // permanent: a collection is not registered
+	Internal     Kind = iota // a fault of Prosody itself
+	Argument                 // an argument or option value is malformed
+	Config                   // the options do not make a working whole
+	State                    // not now: already subscribed, not subscribed
+	Settled                  // the invocation is over
+	Closed                   // the client is shut down
+	Revoked                  // the partition went to another member
+	Timeout                  // transient
+	Kafka                    // transient
+	Store                    // transient
+	Cancelled                // transient
+	TooLarge                 // permanent
+	Invalid                  // permanent: a key, topic name or payload is not allowed
+	Exists                   // permanent
+	Unpublished              // transient: nobody publishes the collection yet
+	Identity                 // permanent: a collection is of another kind
+	Unregistered             // permanent: a collection is not registered
 )
 
 // Error is an error with its kind.

@@ -32,7 +32,7 @@ type Probe struct {
 
 // Listen starts a probe server on all interfaces; port 0 takes a free one.
 func Listen(port int, health Health, log *slog.Logger) (*Probe, error) {
-	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
 	if err != nil {
 		return nil, fmt.Errorf("probe_port %d: %w; set another port, or none", port, err)
 	}

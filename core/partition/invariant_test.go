@@ -116,4 +116,3 @@ func (m *model) finish() {
 func empty(s *Set) bool {
 	return len(s.slots) == 0 && len(s.parts) == 0 && s.rotation.empty() && s.running == 0 && s.stale == 0 && s.blocked == 0
 }
-

@@ -42,7 +42,7 @@ func check(o *Outgoing) (id string, hasID bool, err error) {
 
 // checkTopic applies Kafka's own rules, so that a bad name fails at once and by name.
 func checkTopic(name string) *fault.Error {
-	rule := ""
+	var rule string
 	switch {
 	case name == "":
 		rule = "is empty"

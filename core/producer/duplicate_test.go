@@ -204,7 +204,7 @@ func TestEachSendEndsOnce(t *testing.T) {
 			assert.Len(t, c.ends, len(accepted))
 			assert.Zero(t, p.Stats().Pending)
 			f.refusal = nil
-			for n := 0; n < len(f.produced()); n++ {
+			for n := range f.produced() {
 				report(n, failure)
 			}
 			assert.Zero(t, p.Flights(), "no id stays on its way")

@@ -34,7 +34,6 @@ type world struct {
 	store    *storetest.Counter
 	registry *state.Registry
 	lease    *entity.Lease
-	offset   int64
 }
 
 func collections() []config.Collection {

@@ -53,7 +53,7 @@ func (h *keys) look(ctx context.Context, names []string, data bool) ([]cell, err
 	return act(ctx, h.base, false, func(v *view) ([]cell, error) {
 		cells := make([]cell, len(names))
 		for i, name := range names {
-			known := false
+			var known bool
 			if cells[i], known = v.find(name, data); !known {
 				v.lack(name)
 			}

@@ -60,16 +60,15 @@ func (p plain) restore(kind, name string, from plain) {
 // model runs random attempts beside a plain model.
 type model struct {
 	*world
-	t         *testing.T
-	dice      *rand.Rand
-	durable   plain
-	attempt   *attempt
-	live      plain
-	steps     int
-	capacity  int
-	alphabet  []string
-	big       bool
-	collected []config.Collection
+	t        *testing.T
+	dice     *rand.Rand
+	durable  plain
+	attempt  *attempt
+	live     plain
+	steps    int
+	capacity int
+	alphabet []string
+	big      bool
 }
 
 func (m *model) item() string {

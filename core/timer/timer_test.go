@@ -177,7 +177,7 @@ func TestRetryThatMovesComesAtItsNewTime(t *testing.T) {
 		o.due("b", entity.Change{Moved: true})
 		time.Sleep(time.Until(now.Add(2*time.Second - 1)))
 		assert.Empty(t, h.ready())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.Equal(t, []string{"retry a@0"}, h.ready())
 		time.Sleep(time.Minute)
 		assert.Empty(t, h.ready())

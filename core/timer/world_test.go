@@ -40,9 +40,7 @@ type world struct {
 type facts struct {
 	timers map[int64]*record
 	retry  int64
-	count  int // of retries that are wanted and were not handled
 	hints  map[store.Slab]map[int32]bool
-	owner  *owner
 	queue  []Fire
 	runs   bool
 }

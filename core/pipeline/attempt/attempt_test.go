@@ -28,7 +28,8 @@ func TestOneTransactionForEachAttempt(t *testing.T) {
 	var last pipeline.Txn
 	for _, end := range []pipeline.Outcome{Fail("boom"), Never("bad"), {Class: pipeline.Aborted}, Done()} {
 		attempt.New(pipeline.Func(func(ctx context.Context, invocation *pipeline.Invocation) pipeline.Outcome {
-			assert.False(t, last == invocation.Txn)
+			fresh := last != invocation.Txn
+			assert.True(t, fresh)
 			last = invocation.Txn
 			seconds, err := last.Scheduled(ctx)
 			assert.NoError(t, err)

@@ -25,23 +25,25 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // topic is a failure topic: each send ends as the next of ends says, the last one
-// repeating; a nil function leaves a send open.
+// repeating; nil leaves a send open.
 type topic struct {
-	ends []func() (now error, later *fault.Error)
+	ends []*end
 	got  []producer.Outgoing
 	at   []time.Duration
 	from time.Time
 }
 
-func fine() (error, *fault.Error) { return nil, nil }
-
-func refuse(kind fault.Kind) func() (error, *fault.Error) {
-	return func() (error, *fault.Error) { return fault.New(kind, "refused"), nil }
+// end is how a send ends: refused now, or later with an error or without.
+type end struct {
+	now   error
+	later *fault.Error
 }
 
-func fail(kind fault.Kind) func() (error, *fault.Error) {
-	return func() (error, *fault.Error) { return nil, fault.New(kind, "failed") }
-}
+func fine() *end { return &end{} }
+
+func refuse(kind fault.Kind) *end { return &end{now: fault.New(kind, "refused")} }
+
+func fail(kind fault.Kind) *end { return &end{later: fault.New(kind, "failed")} }
 
 func (k *topic) send(out producer.Outgoing, done func(producer.Sent)) error {
 	k.got = append(k.got, out)
@@ -53,11 +55,10 @@ func (k *topic) send(out producer.Outgoing, done func(producer.Sent)) error {
 	if end == nil {
 		return nil
 	}
-	now, later := end()
-	if now == nil {
-		go done(producer.Sent{Err: later})
+	if end.now == nil {
+		go done(producer.Sent{Err: end.later})
 	}
-	return now
+	return end.now
 }
 
 func letters(k *topic) (*deadletter.Letters, *pipeline.Counts, *Log) {
@@ -85,7 +86,7 @@ func header(name, value string) kafka.Header { return kafka.Header{Name: name, V
 
 func TestTheCopyHasAllOfTheRecordAndItsOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &topic{ends: []func() (error, *fault.Error){fine}}
+		k := &topic{ends: []*end{fine()}}
 		l, counts, lines := letters(k)
 		invocation := Invocation(t.Context(), "customer")
 		invocation.Event.Headers = []kafka.Header{
@@ -116,7 +117,7 @@ func TestTheCopyHasAllOfTheRecordAndItsOrigin(t *testing.T) {
 
 func TestHeadersDoNotPileUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &topic{ends: []func() (error, *fault.Error){fine}}
+		k := &topic{ends: []*end{fine()}}
 		l, _, _ := letters(k)
 		invocation := Invocation(t.Context(), "k")
 		invocation.Event.Kind, invocation.Event.Payload = event.Excise, nil
@@ -134,8 +135,8 @@ func TestHeadersDoNotPileUp(t *testing.T) {
 
 func TestOnlyTheSendIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &topic{ends: []func() (error, *fault.Error){
-			fail(fault.Timeout), refuse(fault.Kafka), fail(fault.Invalid), fine}}
+		k := &topic{ends: []*end{
+			fail(fault.Timeout), refuse(fault.Kafka), fail(fault.Invalid), fine()}}
 		l, counts, _ := letters(k)
 		host := Play(Step{End: Fail("boom")})
 		outcome := l.Wrap(host).Handle(t.Context(), Invocation(t.Context(), "k"))
@@ -149,7 +150,7 @@ func TestOnlyTheSendIsRepeated(t *testing.T) {
 
 func TestATooLargeCopyIsShortenedOnceThenWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &topic{ends: []func() (error, *fault.Error){fail(fault.TooLarge), fail(fault.TooLarge), fine}}
+		k := &topic{ends: []*end{fail(fault.TooLarge), fail(fault.TooLarge), fine()}}
 		l, _, lines := letters(k)
 		outcome := l.Wrap(Play(Step{End: Fail(strings.Repeat("x", 10_000))})).Handle(t.Context(), Invocation(t.Context(), "k"))
 		assert.Equal(t, pipeline.Success, outcome.Class)
@@ -162,17 +163,17 @@ func TestATooLargeCopyIsShortenedOnceThenWaits(t *testing.T) {
 
 func TestLeavingWritesNothingMore(t *testing.T) {
 	for name, c := range map[string]struct {
-		end   func() (error, *fault.Error)
+		end   *end
 		leave time.Duration
 		sends int
 	}{
-		"before the failure": {fine, 0, 0},
+		"before the failure": {fine(), 0, 0},
 		"during a send":      {nil, time.Second, 1},
 		"during a wait":      {fail(fault.Kafka), time.Second, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := &topic{ends: []func() (error, *fault.Error){c.end}}
+				k := &topic{ends: []*end{c.end}}
 				l, counts, _ := letters(k)
 				leaving, leave := context.WithCancelCause(t.Context())
 				if c.leave == 0 {
@@ -206,7 +207,7 @@ func TestOtherOutcomesPass(t *testing.T) {
 
 func TestAnInvalidRecordIsCopiedAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &topic{ends: []func() (error, *fault.Error){fail(fault.Kafka), fine}}
+		k := &topic{ends: []*end{fail(fault.Kafka), fine()}}
 		l, counts, _ := letters(k)
 		for _, c := range []struct {
 			key, value []byte
