@@ -168,7 +168,7 @@ class Sender:
     def run(self, seconds: float) -> None:
         """Each message but every fifth one asks for a timer at a second of its own."""
         producer = Producer({
-            "bootstrap.servers": self.rig.kafka, "partitioner": "consistent", "linger.ms": 5, "message.timeout.ms": 60000,
+            "bootstrap.servers": self.rig.kafka, "partitioner": "consistent", "linger.ms": 5, "enable.idempotence": True,
         })  # fmt: skip
         chance = random.Random(7)  # noqa: S311
         began, base = time.monotonic(), int(time.time())
