@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -257,7 +256,7 @@ func TestAScanThatHasToWaitLosesNothing(t *testing.T) {
 	require.True(t, s.Enter())
 	assert.False(t, s.Enter(), "one call at a time")
 	_, err := s.Next(t.Context(), 100)
-	assert.True(t, errors.Is(err, state.ErrPending))
+	assert.ErrorIs(t, err, state.ErrPending)
 	s.Leave()
 	require.True(t, s.Enter())
 	from.pending = false
