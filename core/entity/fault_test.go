@@ -342,7 +342,7 @@ func TestALargeChangeGoesOnWhereItFailed(t *testing.T) {
 		return nil
 	})
 	tries := 0
-	for err := error(errDown); err != nil; tries++ {
+	for err := errDown; err != nil; tries++ {
 		err = txn.Commit(t.Context(), entity.Mark{Event: of})
 	}
 	w.memory.Fail(nil)
