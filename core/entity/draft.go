@@ -229,9 +229,14 @@ func (r *record) apply(ctx context.Context, batch store.Batch) error {
 	return r.keeper.options.Store.Apply(ctx, r.key, batch)
 }
 
-// bound gives a write its time. A handler's end must not cut it off half-way.
+// bound gives a write its time. A handler's end must not cut it off half-way; the
+// deadline of a flush holds.
 func (k *Keeper) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), k.options.Timeout)
+	end := time.Now().Add(k.options.Timeout)
+	if given, ok := ctx.Deadline(); ok && given.Before(end) {
+		end = given
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), end)
 }
 
 // install makes memory follow a draft that is durable; with the gate.

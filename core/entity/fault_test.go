@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -146,6 +147,29 @@ func TestFlushWaitsForWritesOnTheirWay(t *testing.T) {
 	assert.Empty(t, w.flush(k, home))
 	assert.Equal(t, []int64{1}, w.timers(w.keeper().Assign(home), "a"))
 	done.Wait()
+}
+
+// deaf is a store that answers no write.
+type deaf struct{ store.Store }
+
+func (deaf) Apply(ctx context.Context, _ store.Key, _ store.Batch) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestFlushEndsByItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, store.Limits{})
+		k := w.keeper(func(o *entity.Options) { o.Store = deaf{w.store} })
+		w.handle(k.Assign(home), w.message("a"), nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		failed, err := k.Flush(ctx, []kafka.Partition{home})
+		assert.Equal(t, time.Second, time.Since(began))
+		assert.Equal(t, []kafka.Partition{home}, failed)
+		assert.Error(t, err)
+	})
 }
 
 func TestAMemberThatMayBeOutOfTheGroup(t *testing.T) {
