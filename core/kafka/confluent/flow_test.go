@@ -39,11 +39,12 @@ func TestStops(t *testing.T) {
 	for _, at := range all {
 		standing[at] = true
 	}
-	for deadline := time.Now().Add(time.Minute); total < keys*each; {
+	deadline := time.Now().Add(time.Minute)
+	for turn := 0; total < keys*each; turn++ {
 		require.True(t, time.Now().Before(deadline), "%d records of %d", total, keys*each)
-		// One partition in five moves, another five each time.
+		// One partition in five moves, others each time, also when nothing came.
 		for i, at := range all {
-			if i%5 != total%5 {
+			if i%5 != turn%5 {
 				continue
 			}
 			if standing[at] {
