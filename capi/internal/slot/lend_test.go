@@ -9,8 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"prosody/capi/internal/keyed"
+	"prosody/core/config"
 	"prosody/core/event"
 	"prosody/core/pipeline"
+	sessions "prosody/core/state"
 )
 
 // txn is a transaction that tells whether its attempt is over.
@@ -99,4 +102,44 @@ func TestCallsRaceWithEnds(t *testing.T) {
 	}
 	wait.Wait()
 	assert.Zero(t, f.table.Used())
+}
+
+func TestCollectionsEndWithTheirInvocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, table := setUp(t), keyed.New()
+		of := &event.Event{Kind: event.Timer, Timestamp: 7000}
+		registry := sessions.New(sessions.Options{Collections: []config.Collection{{Name: "v", Kind: "value", Payload: "json"}}})
+		go func() {
+			f.ends <- f.host.Handle(t.Context(), &pipeline.Invocation{
+				Event: of, Leaving: t.Context(), State: registry.Begin(nil, of),
+			})
+		}()
+		synctest.Wait()
+		token := f.take()[0].token
+		slot, _ := f.table.Lend(token)
+		attempt := slot.Bound(table)
+		require.NotNil(t, attempt)
+		assert.Same(t, attempt, slot.Bound(table))
+		name, err := attempt.Bind(sessions.Identity{Name: "v", Kind: "value", Payload: "json"})
+		require.NoError(t, err)
+		bound, _ := table.Find(name)
+		assert.Equal(t, token, bound.Invocation)
+		f.table.Complete(token, success())
+		synctest.Wait()
+		bound, _ = table.Find(name)
+		assert.NotNil(t, bound, "a call still uses it")
+		slot.Return()
+		<-f.ends
+		_, stale := table.Find(name)
+		assert.True(t, stale)
+		assert.Zero(t, table.Used())
+
+		go f.attempt(t, &txn{})
+		synctest.Wait()
+		slot, _ = f.table.Lend(f.take()[0].token)
+		assert.Nil(t, slot.Bound(table), "there is no record, so no state")
+		slot.Return()
+		f.table.Fail(nil, "over")
+		<-f.ends
+	})
 }
