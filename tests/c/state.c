@@ -79,7 +79,7 @@ static prosody_status settle(prosody_status status) {
   status = await(&h, 9);
   h.tags[h.completions - 1] = 0;
   CHECK(h.data_size <= sizeof buffer);
-  memcpy(buffer, h.data, h.data_size);
+  if (h.data_size > 0) memcpy(buffer, h.data, h.data_size);
   size = h.data_size;
   count = (uint32_t)h.values[h.completions - 1];
   return status;

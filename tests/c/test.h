@@ -143,8 +143,8 @@ static inline void take_completion(void *user_data, const prosody_completion *co
              (const char *)completion->text.data);
   free(h->data);
   h->data_size = completion->data.size;
-  h->data = malloc(h->data_size + 1);
-  memcpy(h->data, completion->data.data, h->data_size);
+  h->data = h->data_size == 0 ? NULL : malloc(h->data_size);
+  if (h->data_size > 0) memcpy(h->data, completion->data.data, h->data_size);
   h->tags[h->completions] = completion->tag;
   h->values[h->completions] = completion->value;
   h->statuses[h->completions++] = completion->status;
