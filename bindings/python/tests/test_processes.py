@@ -128,7 +128,7 @@ def test_end_with_a_handler_at_work() -> None:
     began = time.monotonic()
     asyncio.run(main())
     import atexit
-    print("ran", time.monotonic() - began < 2)
+    print("ran", time.monotonic() - began < 10)
     """)
     assert code == 0, output
     assert "ran True" in output

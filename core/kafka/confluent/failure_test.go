@@ -117,7 +117,7 @@ func TestNoBroker(t *testing.T) {
 			require.Error(t, consumer.Commit(ctx, []kafka.Position{{Partition: kafka.Partition{Topic: "topic"}, Offset: 1}}))
 			start = time.Now()
 			_ = consumer.Close() // the commit is still on its way
-			assert.Less(t, time.Since(start), 5*time.Second)
+			assert.Less(t, time.Since(start), 15*time.Second)
 
 			idle, err := Cluster{}.Consumer(kafka.ConsumerConfig{Servers: address, Group: "g"})
 			require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestNoBroker(t *testing.T) {
 			idle.Poll(100*time.Millisecond, 10)
 			start = time.Now()
 			require.NoError(t, idle.Close())
-			assert.Less(t, time.Since(start), 4*time.Second)
+			assert.Less(t, time.Since(start), 15*time.Second)
 
 			var lines atomic.Int64
 			producer, err := Cluster{}.Producer(kafka.ProducerConfig{
@@ -164,7 +164,7 @@ func TestNoBroker(t *testing.T) {
 				err := call(ctx)
 				cancel()
 				require.Errorf(t, err, "%s", what)
-				assert.Less(t, time.Since(start), 3*time.Second, what)
+				assert.Less(t, time.Since(start), 10*time.Second, what)
 				assert.Contains(t, err.Error(), what)
 			}
 			require.NoError(t, admin.Close())
