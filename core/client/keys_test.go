@@ -53,16 +53,21 @@ func TestManyKeys(t *testing.T) {
 	require.Eventually(t, func() bool { return client.Partitions() > 0 }, 30*time.Second, 10*time.Millisecond)
 	idle := runtime.NumGoroutine()
 	var early, late uint64
+	var committed int64
 	began := time.Now()
 	flying := make(chan struct{}, 10_000)
 	for n := range count {
 		if n%(max(10, count/10)) == 0 && n > 0 {
 			heap, resident := usage()
+			committed = 0
+			for _, one := range client.current().consumer.Snapshot().Partitions {
+				committed += max(0, one.Committed)
+			}
 			late = heap
 			if n*10/count == 3 {
 				early = heap
 			}
-			t.Logf("%8d sent, %8d handled, %5.1f s: heap %d KiB, resident %d KiB, %d goroutines, %+v", n, handled.Load(),
+			t.Logf("%8d sent, %8d handled, %8d committed, %5.1f s: heap %d KiB, resident %d KiB, %d goroutines, %+v", n, handled.Load(), committed,
 				time.Since(began).Seconds(), heap>>10, resident, runtime.NumGoroutine(), *client.current().keep.keys())
 		}
 		flying <- struct{}{}
@@ -82,6 +87,7 @@ func TestManyKeys(t *testing.T) {
 	t.Logf("%d keys in %s: %+v", count, time.Since(began), *keys)
 	require.LessOrEqual(t, keys.Loaded, 4096)
 	if outside {
+		require.Greater(t, committed, int64(count/2), "offset commits do not keep up")
 		require.Less(t, float64(late), 1.25*float64(early)+(8<<20))
 	}
 	// Workers that wait for work are kept, but not more than a few.

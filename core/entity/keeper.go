@@ -27,6 +27,7 @@ type Keeper struct {
 	idle   list // records that may be forgotten, the one used last in front
 	bytes  int64
 	behind int // records with unwritten marks
+	room   int // the most of them
 }
 
 // place finds a record. Partitions of a topic share it: a key may move between them.
@@ -41,6 +42,7 @@ func New(options Options) *Keeper {
 		slab:    max(1, int64(options.Slab/time.Second)),
 		leases:  map[kafka.Partition]*Lease{},
 		keys:    map[place]*record{},
+		room:    min(fair, options.Behind),
 	}
 	k.idle.init()
 	return k

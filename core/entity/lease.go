@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"prosody/core/fault"
 	"prosody/core/kafka"
@@ -169,7 +170,9 @@ func (k *Keeper) Flush(ctx context.Context, names []kafka.Partition) (failed []k
 		}
 	}
 	k.mutex.Unlock()
-	broken, err := k.flush(ctx, records)
+	began := time.Now()
+	written, broken, err := k.flush(ctx, records)
+	k.pace(written, time.Since(began))
 	for _, lease := range leases {
 		if lease.over() != nil {
 			select {
@@ -188,9 +191,27 @@ func (k *Keeper) Flush(ctx context.Context, names []kafka.Partition) (failed []k
 	return failed, err
 }
 
-// flush writes the marks of records, some at a time. A record that cannot be written
+// least and fair are how many keys may have marks that wait: at least, and before the
+// speed of the store is known.
+const least, fair = 256, 1024
+
+// pace bounds the marks that wait to what a Flush writes in about a second, since offset
+// commits wait for it. Other marks are written at once, and slow their handlers down.
+func (k *Keeper) pace(written int, took time.Duration) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	switch {
+	case took > time.Second:
+		k.room = int(float64(written) / took.Seconds())
+	case took < time.Second/2 && written >= k.room/2:
+		k.room *= 2
+	}
+	k.room = min(max(least, k.room), k.options.Behind)
+}
+
+// flush writes the marks of records, some at a time, and counts them. A record that cannot be written
 // breaks all leases that have marks in it. After many failures the rest is not tried.
-func (k *Keeper) flush(ctx context.Context, records map[*record]*Lease) (broken map[*Lease]bool, err error) {
+func (k *Keeper) flush(ctx context.Context, records map[*record]*Lease) (written int, broken map[*Lease]bool, err error) {
 	var (
 		mutex    sync.Mutex
 		failures int
@@ -212,6 +233,9 @@ func (k *Keeper) flush(ctx context.Context, records map[*record]*Lease) (broken 
 			for r := range queue {
 				failure := safely(func() error { return write(r) })
 				if failure == nil {
+					mutex.Lock()
+					written++
+					mutex.Unlock()
 					continue
 				}
 				k.mutex.Lock()
@@ -234,7 +258,7 @@ func (k *Keeper) flush(ctx context.Context, records map[*record]*Lease) (broken 
 	}
 	close(queue)
 	workers.Wait()
-	return broken, err
+	return written, broken, err
 }
 
 var errHopeless = fault.New(fault.Store, "not tried after many failures")

@@ -277,7 +277,7 @@ func (r *record) note(lease *Lease, m Mark) (bool, error) {
 	if err := lease.over(); err != nil {
 		return false, err
 	}
-	if k.behind >= k.options.Behind && len(r.dirty) == 0 || len(r.notes) >= maxNotes {
+	if k.behind >= k.room && len(r.dirty) == 0 || len(r.notes) >= maxNotes {
 		return false, nil
 	}
 	if n.until > 0 {
