@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"prosody/core/event"
 	"prosody/core/pipeline"
+	"prosody/core/store"
 	"prosody/core/store/storetest"
 )
 
@@ -18,8 +20,8 @@ import (
 // to the offset commit.
 func TestCallsOfTheStore(t *testing.T) {
 	client := open(t, map[string]string{"commit_interval": "50ms", "slab_size": "7d"})
-	store := storetest.Counting(client.store)
-	client.store = store
+	counter := storetest.Counting(client.store)
+	client.store = counter
 	const keys, rounds = 20, 10
 	var handled atomic.Int64
 	require.NoError(t, client.Subscribe(t.Context(), pipeline.Func(
@@ -58,32 +60,76 @@ func TestCallsOfTheStore(t *testing.T) {
 		send(t, client, fmt.Sprint(key), `{"first":true}`)
 	}
 	settled(keys)
-	t.Logf("first touch of %d keys, with a timer: %v", keys, store.Calls())
-	require.LessOrEqual(t, store.Calls()["Root"], keys)
-	require.LessOrEqual(t, store.Calls()["AddHint"], keys+4)
+	t.Logf("first touch of %d keys, with a timer: %v", keys, counter.Calls())
+	require.LessOrEqual(t, counter.Calls()["Root"], keys)
+	require.LessOrEqual(t, counter.Calls()["AddHint"], keys+4)
 
-	reads := func() int { return store.Calls()["Root"] + store.Calls()["Get"] + store.Calls()["Scan"] }
-	writes := func() int { return store.Calls()["Apply"] + store.Calls()["AddHint"] }
-	store.Reset() // what loads timers reads the index once more, now or later
+	reads := func() int { return counter.Calls()["Root"] + counter.Calls()["Get"] + counter.Calls()["Scan"] }
+	writes := func() int { return counter.Calls()["Apply"] + counter.Calls()["AddHint"] }
+	counter.Reset() // what loads timers reads the index once more, now or later
 	round(func(key, n int) string { return fmt.Sprintf(`{"id":"%d-%d"}`, key, n) })
 	settled(keys * rounds)
-	t.Logf("%d events with a timer and an id: %v", keys*rounds, store.Calls())
+	t.Logf("%d events with a timer and an id: %v", keys*rounds, counter.Calls())
 	require.Zero(t, reads())
 	require.Equal(t, keys*rounds, writes())
 
-	store.Reset()
+	counter.Reset()
 	round(func(int, int) string { return `{"id":"plain"}` })
 	settled(keys) // of each key the others have the same id
-	t.Logf("%d events, most of them duplicates: %v", keys*rounds, store.Calls())
+	t.Logf("%d events, most of them duplicates: %v", keys*rounds, counter.Calls())
 	require.Zero(t, reads())
 	require.LessOrEqual(t, writes(), keys*rounds)
 
-	store.Reset()
+	counter.Reset()
 	for key := range keys {
 		send(t, client, fmt.Sprint(key), `{"id":"past"}`)
 	}
 	settled(2 * keys)
-	t.Logf("%d events and the timers that they fire: %v", keys, store.Calls())
+	t.Logf("%d events and the timers that they fire: %v", keys, counter.Calls())
 	require.Zero(t, reads())
 	require.Equal(t, 2*keys, writes())
+}
+
+// slow is a store whose writes wait for a while.
+type slow struct {
+	backend
+	gate chan struct{}
+	on   atomic.Bool
+}
+
+func (s *slow) Apply(ctx context.Context, key store.Key, batch store.Batch) error {
+	if s.on.Load() {
+		<-s.gate
+	}
+	return s.backend.Apply(ctx, key, batch)
+}
+
+// Timers of one second start without waiting for what those before them write.
+func TestTimersDoNotWaitForWrites(t *testing.T) {
+	client := open(t, map[string]string{"slab_size": "7d"})
+	held := &slow{backend: client.store, gate: make(chan struct{})}
+	client.store = held
+	const keys = 500
+	var scheduled, fired atomic.Int64
+	second := time.Now().Unix() + 3
+	require.NoError(t, client.Subscribe(t.Context(), pipeline.Func(
+		func(ctx context.Context, i *pipeline.Invocation) pipeline.Outcome {
+			if i.Event.Kind == event.Timer {
+				fired.Add(1)
+				return pipeline.Outcome{Class: pipeline.Success}
+			}
+			defer scheduled.Add(1)
+			require.NoError(t, i.Txn.Schedule(ctx, second, false))
+			return pipeline.Outcome{Class: pipeline.Success}
+		})))
+	for key := range keys {
+		send(t, client, fmt.Sprint(key), `{}`)
+	}
+	require.Eventually(t, func() bool {
+		return scheduled.Load() == keys && client.current().consumer.Snapshot().Running == 0
+	}, 10*time.Second, time.Millisecond)
+	held.on.Store(true)
+	assert.Eventually(t, func() bool { return fired.Load() == keys }, 20*time.Second, time.Millisecond)
+	held.on.Store(false)
+	close(held.gate)
 }

@@ -30,6 +30,10 @@ type backend interface {
 	store.Catalog
 }
 
+// firing is how many timers are at work at once, at least. Handlers wait for a permit; this
+// keeps them from waiting for the writes of those before.
+const firing = 1024
+
 // connect opens the store of a plan: that of mock mode, which clients with the same
 // servers share, or Cassandra.
 func connect(plan *Plan, deps Deps) (backend, error) {
@@ -97,7 +101,7 @@ func (c *Client) keep() *keep {
 	})
 	made.timers = timer.New(timer.Options{
 		Index: c.store, Open: made.open, Count: made.count, Fault: c.deps.Fault, Slab: settings.SlabSize,
-		Limit: 2 * settings.MaxUncommitted, Clock: c.deps.Clock, Log: c.target("prosody.timer"),
+		Limit: max(firing, 2*settings.MaxUncommitted), Clock: c.deps.Clock, Log: c.target("prosody.timer"),
 	})
 	return made
 }

@@ -111,7 +111,7 @@ func (s *Set) abandon(p *part) {
 	found := s.slots[p.name]
 	for _, i := range p.running {
 		i.stale = true
-		s.running--
+		s.count(i, -1)
 		s.stale++
 		if i.key.invalid {
 			continue

@@ -296,6 +296,11 @@ func (m *model) start() {
 		start, ok := m.set.Next(m.now)
 		eligible := m.eligible()
 		live, stale, _ := m.counts()
+		for _, r := range m.running {
+			if !r.stale && r.record.offset < 0 {
+				live-- // of timers as many run as are handed out
+			}
+		}
 		room := live < m.config.Uncommitted && stale+m.set.blocked < m.set.excess
 		if !ok {
 			m.check(!room || len(eligible) == 0, "nothing started: room %v, eligible %v", room, eligible)

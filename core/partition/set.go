@@ -21,7 +21,8 @@ import (
 type Config struct {
 	Group   string   // events whose source system is the group itself are filtered
 	Allowed []string // prefixes of event types that pass; empty: all
-	// Uncommitted is the most events that run at once.
+	// Uncommitted is the most records that run at once. Timers and retries are bounded by
+	// who hands them out.
 	Uncommitted int
 	// Records and Bytes bound what waits in one partition, TotalRecords and TotalBytes
 	// what waits in all. Reaching a bound pauses the partition until half is gone.
@@ -79,6 +80,7 @@ type Set struct {
 	items    fifo[item, *item] // free
 	keys     fifo[key, *key]   // free
 	running  int               // events that run and count
+	timers   int               // of them, those without an offset
 	stale    int               // events that run and do not count any more
 	blocked  int               // events that were aborted while their partition stayed
 	excess   int               // the most of stale and blocked together
@@ -342,7 +344,7 @@ func (s *Set) gated(p *part, k *key) bool {
 // Next starts an event when one is ready and the limits allow it. Partitions take
 // turns, and so do the ready keys of each.
 func (s *Set) Next(now time.Time) (Start, bool) {
-	if s.running >= s.config.Uncommitted || s.stale+s.blocked >= s.excess || s.held {
+	if s.running-s.timers >= s.config.Uncommitted || s.stale+s.blocked >= s.excess || s.held {
 		return Start{}, false
 	}
 	p := s.rotation.pop()
@@ -361,13 +363,21 @@ func (s *Set) Next(now time.Time) (Start, bool) {
 	i.turn, i.started, i.quiet, i.index = s.turn, now, now, len(p.running)
 	k.running = i
 	p.running = append(p.running, i)
-	s.running++
+	s.count(i, 1)
 	p.waiting--
 	p.bytes -= i.size
 	s.weigh(p)
 	return Start{
 		Token: Token{i, i.turn}, Event: i.event, Record: i.record, Reason: i.reason, Tag: p.tag,
 	}, true
+}
+
+// count counts what runs.
+func (s *Set) count(i *item, change int) {
+	s.running += change
+	if i.offset < 0 {
+		s.timers += change
+	}
 }
 
 // Done ends an event. It tells whether the end counts: it does not when the
@@ -390,7 +400,7 @@ func (s *Set) Done(token Token, class pipeline.Class) bool {
 		s.counters.add(class)
 	}
 	p.stop(i)
-	s.running--
+	s.count(i, -1)
 	k.running = nil
 	if class == pipeline.Success || class == pipeline.Permanent {
 		if i.offset >= 0 {
