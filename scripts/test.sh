@@ -162,6 +162,7 @@ step header 120 scripts/abi.sh header
 step layout 120 scripts/abi.sh layout
 step go-vet 600 go_vet
 step go-test 1500 go_tests
+step rights 400 scripts/rights.sh
 step c-test 1200 c_tests
 step python-test 900 python_tests
 step ruby-test 900 ruby_tests

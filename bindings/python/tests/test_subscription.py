@@ -383,15 +383,16 @@ def test_check_names_the_method(method: str) -> None:
         check(type("Broken", (Script,), {method: "no function"})())
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks start at once since Python 3.12")
-async def test_attempts_start_at_once() -> None:
-    current: list[Any] = []
+if sys.version_info >= (3, 12):  # since then tasks start at once
 
-    async def work(context: Any, message: Any) -> None:
-        current.append(asyncio.current_task())
+    async def test_attempts_start_at_once() -> None:
+        current: list[Any] = []
 
-    rig = Rig(Script(work))
-    rig.put(fake.message(1))
-    rig.subscription._ready()
-    assert isinstance(current[0], asyncio.Task)
-    assert not rig.subscription.active
+        async def work(context: Any, message: Any) -> None:
+            current.append(asyncio.current_task())
+
+        rig = Rig(Script(work))
+        rig.put(fake.message(1))
+        rig.subscription._ready()
+        assert isinstance(current[0], asyncio.Task)
+        assert not rig.subscription.active

@@ -1,9 +1,10 @@
+//go:build bench
+
 package confluent
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -17,11 +18,8 @@ import (
 )
 
 // TestRate compares Poll with a plain loop over confluent-kafka-go's Poll, in turns.
-// Set PROSODY_BENCH=1 to run it.
+// It runs with -tags bench.
 func TestRate(t *testing.T) {
-	if os.Getenv("PROSODY_BENCH") == "" {
-		t.Skip("set PROSODY_BENCH=1")
-	}
 	const rounds = 3
 	for _, size := range []int{100, 1024} {
 		count := 600_000 * 100 / max(100, size/4)
@@ -94,9 +92,6 @@ func batched(t *testing.T, topic string, count int) {
 
 // TestSendRate tells rate and latency of sends for some settings.
 func TestSendRate(t *testing.T) {
-	if os.Getenv("PROSODY_BENCH") == "" {
-		t.Skip("set PROSODY_BENCH=1")
-	}
 	topic := makeTopic(t, 4, nil)
 	for range 2 {
 		for _, properties := range []map[string]string{

@@ -1,3 +1,5 @@
+//go:build rights
+
 package cassandra
 
 import (
@@ -12,12 +14,10 @@ import (
 )
 
 // A Cassandra that checks passwords and rights: PROSODY_TEST_CASSANDRA_AUTH is its
-// address, with its first superuser.
+// address, with its first superuser. scripts/rights.sh starts one and runs the test.
 func TestRights(t *testing.T) {
 	node := os.Getenv("PROSODY_TEST_CASSANDRA_AUTH")
-	if node == "" {
-		t.Skip("PROSODY_TEST_CASSANDRA_AUTH names no Cassandra")
-	}
+	require.NotEmpty(t, node, "PROSODY_TEST_CASSANDRA_AUTH names no Cassandra")
 	const first, password = "cassandra", "an0ther-s3cret"
 	cluster := gocql.NewCluster(node)
 	cluster.Timeout = 30 * time.Second
