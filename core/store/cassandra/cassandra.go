@@ -59,7 +59,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 		return nil, failure("Open", err)
 	}
 	s := &Store{session: session, clock: options.Clock, retention: options.Retention, slabs: slabs}
-	if err := s.version(ctx, options.Verify); err != nil {
+	if err := s.agreed(ctx, options.Verify); err != nil {
 		session.Close()
 		if denied(err) {
 			return nil, fault.Wrap(fault.Config, err, "cassandra_user may not use the keyspace")

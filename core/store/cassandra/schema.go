@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
+	"prosody/core/clock"
 	"prosody/core/fault"
 )
 
@@ -144,6 +146,23 @@ func inspect(ctx context.Context, session *gocql.Session, keyspace string) (*lac
 
 // quote writes a name as CQL takes it in any case of letters.
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// agreed asks for the version until the server knows the table: while others create it
+// too, the schema that a server lists may be ahead of the one that it works with.
+func (s *Store) agreed(ctx context.Context, verify bool) error {
+	ctx, cancel := context.WithTimeout(ctx, settle)
+	defer cancel()
+	for {
+		err := s.version(ctx, verify)
+		var refused gocql.RequestError
+		if !errors.As(err, &refused) || refused.Code() != gocql.ErrCodeInvalid {
+			return err
+		}
+		if clock.Sleep(ctx, clock.Real{}, 50*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
 
 // version refuses a schema that a later Prosody has changed.
 func (s *Store) version(ctx context.Context, verify bool) error {
