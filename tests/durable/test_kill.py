@@ -45,7 +45,7 @@ def test_kill(tmp_path: Path) -> None:
             rig.kill(crew[i])
             crew[i] = rig.start(names[i])
         sending.join()
-        took = rig.finish(sender, 60)
+        took = rig.finish(sender, 60 + KILLS)  # the last timer is due at about 20 + KILLS
         time.sleep(3)  # what would come again comes now
         for worker in crew:
             worker.leave()
