@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Formats and linters of every language. With --fix, Go, C and Python files are rewritten.
-# A tool that is missing counts as a failure: install it, see docs/development.md.
+# A tool that is missing counts as a failure: scripts/setup.sh --check installs it.
 set -uo pipefail
 
 cd -- "$(dirname -- "$0")/.." || exit 1
