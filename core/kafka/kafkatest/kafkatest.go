@@ -162,6 +162,7 @@ type member struct {
 	owned   map[kafka.Partition]bool
 	revoked map[kafka.Partition]bool
 	hold    bool // revoked partitions wait for the test
+	gone    bool // closed
 	records []*kafka.Record
 	last    map[kafka.Partition]int64
 	errors  []error
@@ -185,6 +186,7 @@ func (b *bench) member(group string, topics ...string) *member {
 func (m *member) Close() error {
 	clear(m.owned)
 	clear(m.revoked)
+	m.gone = true
 	return m.Consumer.Close()
 }
 
@@ -264,13 +266,36 @@ func (m *member) commit() {
 				positions = append(positions, kafka.Position{Partition: partition, Offset: last + 1})
 			}
 		}
-		err := m.Commit(m.bench.t.Context(), positions)
+		err := m.committed(positions)
 		var problem *kafka.Error
 		if errors.As(err, &problem) && problem.Code == kafka.Rebalancing && time.Now().Before(deadline) {
 			continue
 		}
 		require.NoError(m.bench.t, err)
 		return
+	}
+}
+
+// committed waits for a commit. A broker may answer it only after the group has joined
+// anew, so that the other members, too, have to go on if it takes long.
+func (m *member) committed(positions []kafka.Position) error {
+	m.bench.t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- m.Commit(m.bench.t.Context(), positions) }()
+	alone := time.After(time.Second)
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-alone:
+		}
+		for _, other := range m.bench.members {
+			if other.name == m.name && !other.gone {
+				other.step(10*time.Millisecond, 500)
+				other.release()
+			}
+		}
+		alone = time.After(0)
 	}
 }
 
