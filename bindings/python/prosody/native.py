@@ -1,4 +1,4 @@
-"""The shared library: where it is found, its functions, its structures and its status codes.
+"""The shared library: its functions, its structures and its status codes.
 
 Nothing is loaded at import. The layouts are those of `prosody.h`, version 1.
 """
@@ -6,9 +6,6 @@ Nothing is loaded at import. The layouts are those of `prosody.h`, version 1.
 from __future__ import annotations
 
 import ctypes
-import os
-import sys
-import sysconfig
 from ctypes import (
     POINTER,
     byref,
@@ -22,9 +19,9 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
-from pathlib import Path
 from typing import Any, ClassVar
 
+from prosody import locate
 from prosody.errors import ProsodyError
 
 ABI = 1
@@ -241,7 +238,7 @@ class Library:
         try:
             self._handle = ctypes.CDLL(path)
         except OSError as error:
-            raise RuntimeError(f"cannot load the Prosody library {path}: {error}") from error
+            raise RuntimeError(locate.reason(path, error)) from error
         self.path = path
         for name, (result, *arguments) in _FUNCTIONS.items():
             try:
@@ -304,23 +301,3 @@ def text_of(error: Error) -> str:
 def view(data: bytes | None) -> Bytes:
     """Bytes for a call; None is null."""
     return Bytes(None, 0) if data is None else Bytes(data, len(data))
-
-
-def find() -> str:
-    """The path of the library, or a RuntimeError that tells how to get it."""
-    package = Path(__file__).resolve().parent
-    name = "libprosody.dylib" if sys.platform == "darwin" else "libprosody.so"
-    chosen = os.environ.get("PROSODY_LIBRARY")
-    places = [Path(chosen)] if chosen else [package / "lib" / name]
-    if not chosen and len(package.parents) > 2:
-        places.append(package.parents[2] / "build" / "lib" / name)
-    for place in places:
-        if place.is_file():
-            if "musl" in (sysconfig.get_config_var("SOABI") or ""):
-                raise RuntimeError("musl cannot load Go libraries: use a system with glibc")
-            return str(place)
-    tried = ", ".join(map(str, places))
-    raise RuntimeError(
-        f"the Prosody library was not found (looked for {tried}). Install a wheel, or run"
-        " `make build` in the repository, or set PROSODY_LIBRARY to the path of libprosody.so."
-    )

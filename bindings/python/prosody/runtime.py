@@ -17,7 +17,7 @@ from ctypes import byref, c_int32, c_void_p
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from prosody import native, record
+from prosody import locate, native, record
 from prosody.errors import ProsodyError
 from prosody.native import Library
 from prosody.port import Port
@@ -137,7 +137,7 @@ class Runtime:
     """Owns the library, the ports and the open clients."""
 
     def __init__(self) -> None:
-        self.library = Library(native.find())
+        self.library = Library(locate.find())
         self.forked = False
         self.cores: set[Core] = set()
         self.limbo = Limbo(self)

@@ -1,10 +1,9 @@
 # frozen_string_literal: true
 
 require "ffi"
-require "rbconfig"
 
 module Prosody
-  # The shared library: where it is found, its functions, its structures and its statuses.
+  # The shared library: its functions, its structures and its statuses.
   # Nothing is loaded before the first client. The layouts are those of prosody.h, version 1.
   #
   # Library.load gives a module that has the C functions as methods, and the ones of Calls.
@@ -80,26 +79,13 @@ module Prosody
     }.freeze
 
     class << self
-      # The path of the library.
-      # @raise [LoadError] telling how to get it
-      def find
-        name = RbConfig::CONFIG["host_os"].include?("darwin") ? "libprosody.dylib" : "libprosody.so"
-        places = [ENV["PROSODY_LIBRARY"].to_s]
-        if places.first.empty?
-          places = [File.join(__dir__, "native", name), File.expand_path("../../../../build/lib/#{name}", __dir__)]
-        end
-        found = places.find { |place| File.file?(place) } || missing(places)
-        musl if RbConfig::CONFIG["host_os"].include?("musl")
-        found
-      end
-
       # @raise [LoadError]
-      def load(path = find)
+      def load(path = Place.find)
         functions = Module.new do
           extend FFI::Library
           extend Calls
           ffi_lib_flags :now, :local
-          ffi_lib path
+          Library.open(self, path)
           FUNCTIONS.merge(STATE_FUNCTIONS).each do |name, (arguments, result)|
             attach_function name, :"prosody_#{name}", arguments, result
           end
@@ -113,20 +99,16 @@ module Prosody
         raise LoadError, "#{path} does not belong to this gem: #{e.message}"
       end
 
+      # Opens the library for a module.
+      def open(functions, path)
+        functions.ffi_lib path
+      rescue LoadError => e
+        raise LoadError, Place.reason(path, e.message)
+      end
+
       # Memory for an error that a call may fill.
       def error
         FFI::MemoryPointer.new(1, ERROR_SIZE, false).put_bytes(0, NO_ERROR)
-      end
-
-      private
-
-      def missing(places)
-        raise LoadError, "the Prosody library was not found (looked for #{places.join(', ')}). Install the gem, " \
-                         "run `make build` in the repository, or set PROSODY_LIBRARY to the path of libprosody.so."
-      end
-
-      def musl
-        raise LoadError, "musl cannot load Go libraries: use a system with glibc"
       end
     end
 
