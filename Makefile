@@ -16,7 +16,7 @@ sources := $(shell find core capi include go.mod go.sum -type f \
 	! -name '*_test.go' 2>/dev/null | LC_ALL=C sort)
 
 .PHONY: help build faults artifacts test test-go test-abi abi test-c test-python test-ruby check format docs demo \
-	go-env install uninstall wheel gem services clean FORCE
+	go-env install uninstall wheel gem dist services clean FORCE
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -105,7 +105,10 @@ wheel: build ## build/dist: a Python wheel that carries both libraries
 gem: build ## build/dist: a Ruby gem that carries both libraries
 	scripts/package.sh gem
 
-install: build ## headers, both libraries and prosody.pc below PREFIX (and DESTDIR)
+dist: build ## build/dist: wheel, gem and tarball, with SHA256SUMS
+	scripts/package.sh dist
+
+install: build ## headers, libraries, prosody.pc and CMake files below PREFIX (and DESTDIR)
 	scripts/install.sh "$(PREFIX)"
 
 uninstall: ## remove what install put there

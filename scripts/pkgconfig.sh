@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# pkgconfig.sh PREFIX INCLUDEDIR LIBDIR: prints prosody.pc for these folders.
+# pkgconfig.sh [PREFIX INCLUDEDIR LIBDIR]: prints prosody.pc for these folders; without them one that
+# finds its own, in PREFIX/lib/pkgconfig, wherever that is moved to.
+# shellcheck disable=SC2016
 set -euo pipefail
 
 cd -- "$(dirname -- "$0")/.."
-version=$(sed -n 's/^#define PROSODY_VERSION[[:space:]]*"\(.*\)"$/\1/p' include/prosody.h)
-
+(($#)) || set -- '${pcfiledir}/../..' '${prefix}/include' '${prefix}/lib'
 cat <<PC
 prefix=$1
 includedir=$2
@@ -12,7 +13,7 @@ libdir=$3
 
 Name: prosody
 Description: Kafka client for services that keep state per key
-Version: $version
+Version: $(scripts/version.sh)
 Cflags: -I\${includedir}
 Libs: -L\${libdir} -lprosody
 PC

@@ -171,6 +171,7 @@ step faults 900 faults tests/real --ignore tests/real/test_churn.py
 step kill 300 durable test_kill.py
 step store-faults 400 durable test_faults.py
 step demo 400 scripts/demo.sh
+step packages 400 scripts/packages.sh
 if [[ -d $conformance ]]; then
   for suite in "${suites[@]}"; do
     name=${suite#test_}; name=${name%.py}

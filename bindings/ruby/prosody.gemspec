@@ -9,12 +9,11 @@ Gem::Specification.new do |spec|
   spec.summary = "A Kafka client for services that keep state per key"
   spec.description = "Per-key order, retries, deferral and graceful shutdown; handlers run on threads or fibers."
   spec.authors = ["Prosody authors"]
-  spec.homepage = "https://prosody.example"
   spec.license = "MIT"
   spec.required_ruby_version = ">= 3.1"
   spec.metadata["rubygems_mfa_required"] = "true"
 
-  spec.files = Dir.chdir(__dir__) { Dir["lib/**/*.rb", "lib/prosody/native/*", "examples/*.rb", "LICENSE*"] }
+  spec.files = Dir.chdir(__dir__) { Dir["lib/**/*.rb", "lib/prosody/native/*", "sig/**/*.rbs", "examples/*.rb", "README.md", "LICENSE*", "NOTICES*"] }
   spec.require_paths = ["lib"]
   spec.platform = Gem::Platform.local if ENV["PROSODY_GEM_NATIVE"] == "1"
 
