@@ -23,7 +23,10 @@ type Options struct {
 	// Dedup marks each event as done, by offset and id, and skips those done before.
 	// Without it only events that changed something are marked, by offset, so that
 	// nothing is changed twice.
-	Dedup   bool
+	Dedup bool
+	// Yield, when set, waits a little before a timer's end is written: many timers of one
+	// second are to start before the ends of the first compete with them.
+	Yield   func(ctx context.Context)
 	Backoff retry.Backoff
 	Clock   clock.Clock
 	Counts  *pipeline.Counts
@@ -136,6 +139,9 @@ func (d *durable) commit(invocation *pipeline.Invocation) error {
 	}
 	if !d.Dedup && invocation.Event.Kind != event.Timer && !txn.Dirty() {
 		return nil
+	}
+	if d.Yield != nil && invocation.Event.Kind == event.Timer {
+		d.Yield(invocation.Leaving)
 	}
 	mark := entity.Mark{Event: invocation.Event, ID: d.Dedup}
 	return d.repeat(invocation, "write the key's record", func() error { return txn.Commit(invocation.Leaving, mark) })

@@ -48,6 +48,9 @@ const (
 	storeDelay = 2 * time.Second
 )
 
+// headStart is how long the end of a timer gives way to handlers that wait for a permit.
+const headStart = 100 * time.Millisecond
+
 // Options is what the chains need.
 type Options struct {
 	Mode    string
@@ -144,6 +147,7 @@ func New(o Options) (*Chain, error) {
 	}
 	c.handler = durable.New(c.handler, durable.Options{
 		Dedup: o.Mode == Pipeline, Backoff: retry.Backoff{Base: storeBase, Max: storeDelay},
+		Yield: func(ctx context.Context) { c.scheduler.Calm(ctx, headStart) },
 		Clock: o.Clock, Counts: c.Counts, Log: o.Log,
 	})
 	c.handler = log.New(c.handler, c.Counts, o.Log)

@@ -2,6 +2,8 @@ package mode_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,13 +14,17 @@ import (
 	"pgregory.net/rapid"
 
 	"prosody/core/clock"
+	"prosody/core/entity"
 	"prosody/core/event"
 	"prosody/core/fault"
+	"prosody/core/kafka"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/mode"
 	. "prosody/core/pipeline/pipelinetest"
 	"prosody/core/pipeline/schedule"
 	"prosody/core/producer"
+	"prosody/core/store"
+	"prosody/core/store/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -126,6 +132,55 @@ func TestTimeForAPermitIsNotTheHandlers(t *testing.T) {
 		assert.EqualValues(t, 5, counts.Successes)
 		assert.Zero(t, counts.Timeouts)
 	})
+}
+
+// The ends of timers give way to those that wait for a permit, for a moment.
+func TestTimersStartBeforeTheFirstAreWritten(t *testing.T) {
+	for _, c := range []struct {
+		take    time.Duration
+		written []string
+	}{
+		{10 * time.Millisecond, []string{"20ms written", "20ms written", "30ms written"}}, // the last starts after 20 ms
+		{300 * time.Millisecond, []string{"400ms written", "600ms written", "900ms written"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			stored := memory.NewRegistry(memory.Settings{}).Store("x")
+			lease := entity.New(entity.Options{Store: stored, Group: "g"}).Assign(kafka.Partition{Topic: "orders", Index: 3})
+			host := Play(Step{Take: c.take, End: Done()})
+			o := options(mode.Pipeline, host, nil)
+			o.Schedule.Concurrency = 1
+			chain, err := mode.New(o)
+			require.NoError(t, err)
+			defer chain.Close()
+			invocation := func(key string) *pipeline.Invocation {
+				made := Invocation(t.Context(), key)
+				made.Event.Kind, made.Event.Offset, made.Lease = event.Timer, -1, lease
+				return made
+			}
+			for _, key := range []string{"a", "b", "c"} {
+				due := invocation(key)
+				record, err := lease.Open(t.Context(), key)
+				require.NoError(t, err)
+				txn := record.Begin(nil)
+				require.NoError(t, txn.Schedule(t.Context(), due.Event.Timestamp/1000, true))
+				txn.Discard()
+				record.Close()
+			}
+			stored.Fail(func(op string, key store.Key) error {
+				if op == "Apply" {
+					host.Note("written")
+				}
+				return nil
+			})
+			for _, key := range []string{"a", "b", "c"} {
+				go func() { assert.Equal(t, pipeline.Success, chain.Handle(t.Context(), invocation(key)).Class) }()
+				synctest.Wait()
+			}
+			time.Sleep(time.Minute)
+			written := slices.DeleteFunc(host.Transcript(), func(line string) bool { return !strings.HasSuffix(line, "written") })
+			assert.Equal(t, c.written, written)
+		})
+	}
 }
 
 // Whatever the handler does and whenever the owner leaves: each event ends soon after,

@@ -41,7 +41,8 @@ type Scheduler struct {
 	seed    maphash.Seed
 
 	mutex   sync.Mutex
-	free    int // above 0 only when nobody waits
+	free    int           // above 0 only when nobody waits
+	calm    chan struct{} // closed as soon as nobody waits; nil: nobody asked
 	order   uint64
 	classes [2]class
 	levels  *simplelru.LRU[uint64, *level] // used time by account
@@ -108,6 +109,38 @@ func (s *Scheduler) Waiting() int {
 	return s.classes[normal].len() + s.classes[failure].len()
 }
 
+// Calm waits until nobody waits for a permit, but no longer than a time, and not beyond
+// the end of ctx. It is for work that others' starts should not compete with.
+func (s *Scheduler) Calm(ctx context.Context, most time.Duration) {
+	s.mutex.Lock()
+	if s.classes[normal].len()+s.classes[failure].len() == 0 {
+		s.mutex.Unlock()
+		return
+	}
+	if s.calm == nil {
+		s.calm = make(chan struct{})
+	}
+	calm := s.calm
+	s.mutex.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	alarm := s.options.Clock.AfterFunc(most, cancel)
+	defer alarm.Stop()
+	select {
+	case <-calm:
+	case <-ctx.Done():
+	}
+}
+
+// remove ends a wait. It needs the mutex.
+func (s *Scheduler) remove(w *waiter) {
+	s.classes[w.permit.class].remove(w)
+	if s.calm != nil && s.classes[normal].len()+s.classes[failure].len() == 0 {
+		close(s.calm)
+		s.calm = nil
+	}
+}
+
 func (s *Scheduler) acquire(ctx context.Context, invocation *pipeline.Invocation) (permit, error) {
 	wanted := permit{account: s.account(invocation.Event), class: normal}
 	if invocation.Demand.Failure {
@@ -160,7 +193,7 @@ func (s *Scheduler) withdraw(w *waiter) {
 		s.pass(s.now())
 		return
 	}
-	s.classes[w.permit.class].remove(w)
+	s.remove(w)
 }
 
 // release charges the time and passes the permit on.
@@ -186,7 +219,7 @@ func (s *Scheduler) pass(now time.Duration) {
 		s.free++
 		return
 	}
-	s.classes[w.permit.class].remove(w)
+	s.remove(w)
 	w.permit.start = now
 	s.classes[w.permit.class].begin(now)
 	w.granted = true

@@ -335,6 +335,45 @@ func TestAPanicGivesThePermitBack(t *testing.T) {
 	assert.Zero(t, s.Running())
 }
 
+// Calm lasts until the last waiter has its permit or gives up, but no longer than asked.
+func TestCalm(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		waiters int
+		most    time.Duration
+		ends    time.Duration // of the contexts of the waiters
+		stop    time.Duration // of the context of the one that waits for calm
+		want    time.Duration
+	}{
+		{"nobody waits", 0, time.Minute, time.Hour, time.Hour, 0},
+		{"until all have started", 3, time.Minute, time.Hour, time.Hour, 3 * time.Second},
+		{"until all have given up", 3, time.Minute, time.Second / 2, time.Hour, time.Second / 2},
+		{"at most", 3, 2 * time.Second, time.Hour, time.Hour, 2 * time.Second},
+		{"until its context ends", 3, time.Minute, time.Hour, time.Second, time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, options(1))
+				b.first("busy", time.Second)
+				for n := range c.waiters {
+					leaving, stop := context.WithTimeout(t.Context(), c.ends)
+					defer stop()
+					b.run(leaving, Invocation(leaving, fmt.Sprint(n)), time.Second)
+				}
+				begin := time.Now()
+				for range 2 {
+					go b.scheduler.Calm(t.Context(), time.Hour) // others may wait for it too
+				}
+				ctx, stop := context.WithTimeout(t.Context(), c.stop)
+				defer stop()
+				b.scheduler.Calm(ctx, c.most)
+				assert.Equal(t, c.want, time.Since(begin))
+				pass(time.Hour)
+			})
+		})
+	}
+}
+
 func TestLevels(t *testing.T) {
 	assert.Zero(t, unused.at(time.Hour))
 	used := unused.add(8*time.Second, time.Hour)
