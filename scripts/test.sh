@@ -172,6 +172,7 @@ step kill 300 durable test_kill.py
 step store-faults 400 durable test_faults.py
 step demo 400 scripts/demo.sh
 step packages 400 scripts/packages.sh
+step scenarios 300 tests/scenarios/run.sh
 if [[ -d $conformance ]]; then
   for suite in "${suites[@]}"; do
     name=${suite#test_}; name=${name%.py}
