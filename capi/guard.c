@@ -10,8 +10,9 @@ static sigset_t before;
 static atomic_int forked;
 
 /* Blocks signals while the Go runtime starts, which it does between the two constructors: its
-   threads keep the mask, so that handlers of the host never run on them. SIGURG stays open: Go
-   sends it to its own threads. */
+   threads keep the mask, so that handlers of the host do not run on them. SIGURG stays open: Go
+   sends it to its own threads. Go also opens SIGPROF and SIGCHLD; their handlers run on the stack
+   for signals. */
 __attribute__((constructor(101))) static void shut(void) {
   sigset_t all;
   sigfillset(&all);

@@ -143,8 +143,9 @@ typedef struct prosody_config prosody_config;
 /* Makes an empty configuration. */
 PROSODY_API prosody_status prosody_config_create(prosody_config **out, prosody_error *error);
 
-/* Sets an option. PROSODY_ERR_ARGUMENT when no option has the name; what is wrong with a value is
-   told by prosody_config_check and prosody_client_create. */
+/* Sets an option. PROSODY_ERR_ARGUMENT when no option has the name; no client is made with such a
+   configuration. What is wrong with a value is told by prosody_config_check and
+   prosody_client_create. */
 PROSODY_API prosody_status prosody_config_set(prosody_config *config, prosody_bytes name,
                                               prosody_bytes value, prosody_error *error);
 
