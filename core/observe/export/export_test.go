@@ -1,0 +1,204 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	logs "go.opentelemetry.io/otel/log"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/goleak"
+)
+
+func bare(t *testing.T) {
+	t.Helper()
+	for _, pair := range os.Environ() {
+		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "OTEL_") {
+			t.Setenv(name, "") // restores it
+			require.NoError(t, os.Unsetenv(name))
+		}
+	}
+}
+
+func quiet(t *testing.T) func(error) {
+	return func(err error) { t.Log(err) }
+}
+
+func within(t *testing.T, limit time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestNothingIsBuiltWithoutAnEndpoint(t *testing.T) {
+	bare(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	e, err := New(t.Context(), quiet(t))
+	require.NoError(t, err)
+	require.Nil(t, e.Tracer())
+	require.Nil(t, e.Logs())
+	require.NotNil(t, e.Meters())
+	require.NoError(t, e.Flush(t.Context()))
+	require.NoError(t, e.Shutdown(t.Context()))
+	require.NoError(t, e.Shutdown(t.Context()))
+}
+
+func TestAllSignalsArriveByBothProtocols(t *testing.T) {
+	for _, protocol := range []string{overGRPC, overHTTP} {
+		t.Run(protocol, func(t *testing.T) {
+			bare(t)
+			c := collect(t, protocol)
+			t.Setenv("OTEL_SERVICE_NAME", "orders")
+			e, err := New(t.Context(), quiet(t))
+			require.NoError(t, err)
+			count, err := e.Meters().Meter(Scope).Int64Counter("things")
+			require.NoError(t, err)
+			count.Add(t.Context(), 1)
+			var line logs.Record
+			line.SetBody(attribute.StringValue("hello"))
+			e.Logs().Logger(Scope).Emit(t.Context(), line)
+
+			_, first := e.Tracer().Start(t.Context(), "first")
+			first.End()
+			require.NoError(t, e.Flush(within(t, 10*time.Second)))
+			require.Equal(t, []string{"first"}, c.names())
+			_, second := e.Tracer().Start(t.Context(), "second")
+			second.End()
+			require.NoError(t, e.Shutdown(within(t, 10*time.Second)))
+			require.NoError(t, e.Shutdown(within(t, 10*time.Second)))
+			require.NoError(t, e.Flush(t.Context()))
+			_, late := e.Tracer().Start(t.Context(), "late")
+			late.End()
+
+			require.Equal(t, []string{"first", "second"}, c.names())
+			require.Contains(t, c.metrics, "things")
+			require.Equal(t, []string{"hello"}, c.lines)
+			require.Equal(t, []string{"orders", "orders"}, c.services)
+		})
+	}
+}
+
+func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
+	bare(t)
+	before := goleak.IgnoreCurrent()
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(func() {
+		close(release)
+		server.CloseClientConnections()
+		server.Close()
+		goleak.VerifyNone(t, before)
+	})
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	t.Setenv("OTEL_METRICS_EXPORTER", "none")
+	e, err := New(t.Context(), quiet(t))
+	require.NoError(t, err)
+	for range 3 * spans { // more than the queue holds
+		_, span := e.Tracer().Start(t.Context(), "lost")
+		span.End()
+	}
+	begun := time.Now()
+	require.ErrorIs(t, e.Flush(within(t, 200*time.Millisecond)), context.DeadlineExceeded)
+	require.ErrorIs(t, e.Shutdown(within(t, 200*time.Millisecond)), context.DeadlineExceeded)
+	require.Less(t, time.Since(begun), 5*time.Second)
+	require.Error(t, e.Shutdown(t.Context()), "the second call has the answer of the first, at once")
+}
+
+func TestACollectorThatIsDownIsToldOfOnce(t *testing.T) {
+	bare(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+	t.Setenv("OTEL_METRICS_EXPORTER", "none")
+	t.Setenv("OTEL_LOGS_EXPORTER", "none")
+	heard := make(chan error, 100)
+	e, err := New(t.Context(), func(err error) { heard <- err })
+	require.NoError(t, err)
+	require.Nil(t, e.Logs())
+	for range 5 {
+		_, span := e.Tracer().Start(t.Context(), "lost")
+		span.End()
+		_ = e.Flush(within(t, 200*time.Millisecond)) // its error is the other way to hear of it
+	}
+	_ = e.Shutdown(within(t, 200*time.Millisecond))
+	require.LessOrEqual(t, len(heard), 1)
+}
+
+func TestSettingsThatAreWrongAreTold(t *testing.T) {
+	bare(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
+	e, err := New(t.Context(), quiet(t))
+	require.ErrorContains(t, err, `OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" is neither grpc nor http/protobuf`)
+	require.Nil(t, e.Tracer())
+
+	t.Setenv("OTEL_SDK_DISABLED", "true")
+	e, err = New(t.Context(), quiet(t))
+	require.NoError(t, err)
+	require.Nil(t, e.Tracer())
+}
+
+func TestTheSamplerIsThatOfTheEnvironment(t *testing.T) {
+	bare(t)
+	c := collect(t, overHTTP)
+	t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0.1")
+	e, err := New(t.Context(), quiet(t))
+	require.NoError(t, err)
+	for range 2000 {
+		_, span := e.Tracer().Start(t.Context(), "some")
+		span.End()
+	}
+	require.NoError(t, e.Shutdown(within(t, 10*time.Second)))
+	require.InDelta(t, 200, len(c.names()), 100)
+}
+
+func TestReadersHearOfMetricsWithoutACollector(t *testing.T) {
+	bare(t)
+	reader := sdkmetric.NewManualReader()
+	e, err := New(t.Context(), quiet(t), reader)
+	require.NoError(t, err)
+	count, err := e.Meters().Meter(Scope).Int64Counter("things")
+	require.NoError(t, err)
+	count.Add(t.Context(), 3)
+	var found metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &found))
+	require.Len(t, found.ScopeMetrics, 1)
+	require.NoError(t, e.Shutdown(t.Context()))
+}
+
+func TestAdoptTakesTheHostsVariables(t *testing.T) {
+	bare(t)
+	t.Setenv("OTEL_SERVICE_NAME", "old")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "7")
+	t.Setenv("OTHER", "stays")
+	require.NoError(t, Adopt(map[string]string{"OTEL_SERVICE_NAME": "new", "OTEL_TRACES_SAMPLER": "always_off", "OTHER": "not this"}))
+	t.Cleanup(func() { require.NoError(t, os.Unsetenv("OTEL_TRACES_SAMPLER")) })
+	require.Equal(t, "new", os.Getenv("OTEL_SERVICE_NAME"))
+	require.Equal(t, "always_off", os.Getenv("OTEL_TRACES_SAMPLER"))
+	_, set := os.LookupEnv("OTEL_BSP_SCHEDULE_DELAY")
+	require.False(t, set)
+	require.Equal(t, "stays", os.Getenv("OTHER"))
+}
+
+func TestFailuresAreToldSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var heard []string
+		tell := seldom(func(err error) { heard = append(heard, err.Error()) })
+		for range 4 {
+			tell(errors.New("down"))
+		}
+		time.Sleep(pause)
+		tell(errors.New("down"))
+		require.Equal(t, []string{"down", "down (and 3 like it)"}, heard)
+	})
+}
