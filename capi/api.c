@@ -170,26 +170,33 @@ LIFE(prosody_client_subscribe, goClientSubscribe)
 LIFE(prosody_client_unsubscribe, goClientUnsubscribe)
 LIFE(prosody_client_shutdown, goClientShutdown)
 
-/* Sends a record; excise tells whether its payload has to be null. */
+/* Copies a record and checks it; excise tells whether its payload has to be null. */
+static prosody_status take_record(prosody_outgoing *out, const prosody_outgoing *record, int excise,
+                                  prosody_error *error) {
+  NEED(record != NULL, "record: NULL");
+  NEED(record->size >= sizeof *record, "record: size is too small");
+  *out = *record;
+  NEED(out->headers != NULL || out->headers_count == 0, "headers: NULL with a count");
+  if (out->headers_count == 0) out->headers = NULL;
+  READABLE(out->topic, "topic");
+  READABLE(out->key, "key");
+  if (out->payload.size > LARGEST)
+    return refuse(error, PROSODY_ERR_TOO_LARGE, "payload: over 1 GiB");
+  READABLE(out->payload, "payload");
+  NEED(!excise || out->payload.data == NULL, "payload: must be null in an excise record");
+  NEED(excise || out->payload.data != NULL, "payload: null, which is for an excise record");
+  return PROSODY_OK;
+}
+
 static prosody_status send_record(prosody_client *client, prosody_queue *queue, uint64_t tag,
                                   const prosody_outgoing *record, int excise,
                                   prosody_error *error) {
   ENTER(error);
   HANDLE(client);
   HANDLE(queue);
-  NEED(record != NULL, "record: NULL");
-  NEED(record->size >= sizeof *record, "record: size is too small");
-  prosody_outgoing out = *record;
-  NEED(out.headers != NULL || out.headers_count == 0, "headers: NULL with a count");
-  if (out.headers_count == 0) out.headers = NULL;
-  READABLE(out.topic, "topic");
-  READABLE(out.key, "key");
-  if (out.payload.size > LARGEST)
-    return refuse(error, PROSODY_ERR_TOO_LARGE, "payload: over 1 GiB");
-  READABLE(out.payload, "payload");
-  NEED(!excise || out.payload.data == NULL, "payload: must be null in an excise record");
-  NEED(excise || out.payload.data != NULL, "payload: null; use prosody_client_excise");
-  return goClientSend(RAW(client), RAW(queue), tag, &out, error);
+  prosody_outgoing out;
+  prosody_status status = take_record(&out, record, excise, error);
+  return status != PROSODY_OK ? status : goClientSend(RAW(client), RAW(queue), tag, &out, error);
 }
 
 prosody_status prosody_client_send(prosody_client *client, prosody_queue *queue, uint64_t tag,
@@ -201,6 +208,38 @@ prosody_status prosody_client_excise(prosody_client *client, prosody_queue *queu
                                      const prosody_outgoing *record, prosody_error *error) {
   return send_record(client, queue, tag, record, 1, error);
 }
+
+static prosody_status request_record(prosody_client *client, prosody_queue *queue, uint64_t tag,
+                                     const prosody_request *request, int excise,
+                                     prosody_error *error) {
+  ENTER(error);
+  HANDLE(client);
+  HANDLE(queue);
+  NEED(request != NULL, "request: NULL");
+  NEED(request->size >= sizeof *request, "request: size is too small");
+  prosody_request made = *request;
+  NEED(made.subsystems != NULL || made.subsystems_count == 0, "subsystems: NULL with a count");
+  if (made.subsystems_count == 0) made.subsystems = NULL;
+  NEED(made.timeout_ms >= 0, "timeout_ms: below 0");
+  prosody_outgoing out;
+  prosody_status status = take_record(&out, made.record, excise, error);
+  made.record = &out;
+  return status != PROSODY_OK ? status
+                              : goClientRequest(RAW(client), RAW(queue), tag, &made, error);
+}
+
+prosody_status prosody_client_request(prosody_client *client, prosody_queue *queue, uint64_t tag,
+                                      const prosody_request *request, prosody_error *error) {
+  return request_record(client, queue, tag, request, 0, error);
+}
+
+prosody_status prosody_client_request_excise(prosody_client *client, prosody_queue *queue,
+                                             uint64_t tag, const prosody_request *request,
+                                             prosody_error *error) {
+  return request_record(client, queue, tag, request, 1, error);
+}
+
+LIFE(prosody_client_abandon, goClientAbandon)
 
 prosody_status prosody_client_state(prosody_client *client, int32_t *state, prosody_error *error) {
   ENTER(error);

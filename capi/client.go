@@ -143,26 +143,35 @@ func goClientSend(c, q C.uintptr_t, tag C.uint64_t, o *C.prosody_outgoing, e *C.
 	if queue == nil {
 		return stale(e, kindQueue)
 	}
-	if strings.IndexByte(borrow(o.topic), 0) >= 0 {
-		return fail(e, C.PROSODY_ERR_INVALID, "topic: holds a NUL")
-	}
-	out := producer.Outgoing{Topic: borrow(o.topic), Key: borrow(o.key), Payload: view(o.payload)}
-	if o.headers_count > 0 {
-		out.Headers = make([]kafka.Header, o.headers_count)
-	}
-	for i, header := range unsafe.Slice(o.headers, int(o.headers_count)) {
-		if !readable(header.name) || !readable(header.value) {
-			return fail(e, C.PROSODY_ERR_ARGUMENT, "header: NULL with a size, or over 1 GiB")
-		}
-		if header.name.data == nil {
-			return fail(e, C.PROSODY_ERR_ARGUMENT, "header: the name is null")
-		}
-		out.Headers[i] = kafka.Header{Name: borrow(header.name), Value: view(header.value)}
+	out, status := outgoing(o, e)
+	if status != C.PROSODY_OK {
+		return status
 	}
 	if err := p.send(out, func(sent producer.Sent) { queue.Push(delivered(tag, sent)) }); err != nil {
 		return report(e, err)
 	}
 	return C.PROSODY_PENDING
+}
+
+// outgoing gives a record as the core takes it; its bytes belong to the host.
+func outgoing(o *C.prosody_outgoing, e *C.prosody_error) (out producer.Outgoing, status C.prosody_status) {
+	if strings.IndexByte(borrow(o.topic), 0) >= 0 {
+		return out, fail(e, C.PROSODY_ERR_INVALID, "topic: holds a NUL")
+	}
+	out = producer.Outgoing{Topic: borrow(o.topic), Key: borrow(o.key), Payload: view(o.payload)}
+	if o.headers_count > 0 {
+		out.Headers = make([]kafka.Header, o.headers_count)
+	}
+	for i, header := range unsafe.Slice(o.headers, int(o.headers_count)) {
+		if !readable(header.name) || !readable(header.value) {
+			return out, fail(e, C.PROSODY_ERR_ARGUMENT, "header: NULL with a size, or over 1 GiB")
+		}
+		if header.name.data == nil {
+			return out, fail(e, C.PROSODY_ERR_ARGUMENT, "header: the name is null")
+		}
+		out.Headers[i] = kafka.Header{Name: borrow(header.name), Value: view(header.value)}
+	}
+	return out, C.PROSODY_OK
 }
 
 // delivered makes the completion of a send.

@@ -89,6 +89,27 @@ prosody_status prosody_message_header(const prosody_message *message, uint32_t i
   }
 }
 
+prosody_status prosody_answer_decode(prosody_bytes data, size_t offset, int32_t *kind,
+                                     prosody_bytes *subsystem, prosody_bytes *value, size_t *next) {
+  if (shim_forked()) return PROSODY_ERR_FORKED;
+  if ((data.data == NULL && data.size > 0) || kind == NULL || subsystem == NULL || value == NULL ||
+      next == NULL || offset > data.size)
+    return PROSODY_ERR_ARGUMENT;
+  if (offset == data.size) return PROSODY_END;
+  prosody_answer head;
+  if (data.size - offset < sizeof head) return PROSODY_ERR_ARGUMENT;
+  const char *at = (const char *)data.data + offset;
+  memcpy(&head, at, sizeof head); /* perhaps not aligned */
+  if (head.size > data.size - offset ||
+      sizeof head + (uint64_t)head.subsystem_size + head.value_size > head.size)
+    return PROSODY_ERR_ARGUMENT;
+  *kind = head.kind;
+  at = text_of(at + sizeof head, head.subsystem_size, subsystem);
+  text_of(at, head.value_size, value);
+  *next = offset + head.size;
+  return PROSODY_OK;
+}
+
 static void fail(const prosody_record *record, const char *why) {
   prosody_outcome outcome = {.size = sizeof outcome,
                              .result = PROSODY_RESULT_TRANSIENT,

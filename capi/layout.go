@@ -7,6 +7,7 @@ import (
 	"prosody/capi/internal/keyed"
 	"prosody/capi/internal/record"
 	"prosody/core/pipeline"
+	"prosody/core/request"
 )
 
 // What the package record and the core know of the header is what the header says: a difference
@@ -20,6 +21,7 @@ var (
 	_ [C.sizeof_prosody_log_record]byte        = [record.LogSize]byte{}
 	_ [C.sizeof_prosody_fatal_record]byte      = [record.FatalSize]byte{}
 	_ [C.sizeof_prosody_entry]byte             = [keyed.EntrySize]byte{}
+	_ [C.sizeof_prosody_answer]byte            = [record.AnswerSize]byte{}
 
 	_ [C.PROSODY_RECORD_MESSAGE]byte    = [record.KindMessage]byte{}
 	_ [C.PROSODY_RECORD_EXCISE]byte     = [record.KindExcise]byte{}
@@ -30,6 +32,12 @@ var (
 	_ [C.PROSODY_RECORD_FATAL]byte      = [record.KindFatal]byte{}
 	_ [C.PROSODY_FLAG_FAILURE]byte      = [record.FlagFailure]byte{}
 	_ [C.PROSODY_FLAG_RESPONSE]byte     = [record.FlagResponse]byte{}
+
+	_ [C.PROSODY_ANSWER_SUCCESS]byte   = [request.Success]byte{}
+	_ [C.PROSODY_ANSWER_HANDLER]byte   = [request.Handler]byte{}
+	_ [C.PROSODY_ANSWER_TIMEOUT]byte   = [request.Timeout]byte{}
+	_ [C.PROSODY_ANSWER_FORMAT]byte    = [request.Format]byte{}
+	_ [C.PROSODY_ANSWER_MALFORMED]byte = [request.Malformed]byte{}
 
 	_ [C.PROSODY_CANCEL_TIMEOUT]byte  = [pipeline.TimedOut]byte{}
 	_ [C.PROSODY_CANCEL_REVOKED]byte  = [pipeline.Revoked]byte{}

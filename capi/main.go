@@ -25,6 +25,7 @@ import (
 	"prosody/capi/internal/record"
 	"prosody/capi/internal/slot"
 	"prosody/core/kafka/memory"
+	answers "prosody/core/peer"
 )
 
 func main() {}
@@ -43,7 +44,8 @@ type process struct {
 	handles  *handle.Table
 	slots    *slot.Table
 	keyed    *keyed.Table
-	memory   *memory.Registry // the embedded Kafka that mock clients share
+	memory   *memory.Registry  // the embedded Kafka that mock clients share
+	peers    *answers.Exchange // the way of answers between them
 	poisoned atomic.Pointer[string]
 
 	mutex   sync.Mutex
@@ -58,6 +60,7 @@ var library = &process{
 	slots:   slot.New(),
 	keyed:   keyed.New(),
 	memory:  memory.NewRegistry(memory.Settings{}),
+	peers:   answers.NewExchange(),
 	queues:  map[*queue.Queue]struct{}{},
 	clients: map[*peer]struct{}{},
 	worlds:  map[string]*world{},

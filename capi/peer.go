@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"prosody/capi/internal/record"
 	"prosody/core/client"
 	"prosody/core/fault"
-	"prosody/core/kafka"
 	"prosody/core/producer"
 )
 
@@ -27,6 +24,8 @@ type peer struct {
 	plan *client.Plan
 	life context.Context
 	sink atomic.Pointer[queue.Queue] // of log lines; nil is standard error
+
+	asked asked // requests that wait
 
 	ready  chan struct{}  // closed when the two below are set
 	core   *client.Client // nil when it could not be made
@@ -49,7 +48,7 @@ func newPeer(plan *client.Plan, sink *queue.Queue) *peer {
 // build makes the core's client, tells what came of it and runs what waited for it.
 func (p *peer) build(tell func(error)) {
 	log := slog.New(lines.New(lines.Parse(p.plan.Log()), p.print))
-	deps := client.Deps{Memory: library.memory, Log: log, Fault: func(err error) { library.poison("the consumer", err) }}
+	deps := client.Deps{Memory: library.memory, Peers: library.peers, Log: log, Fault: func(err error) { library.poison("the consumer", err) }}
 	if servers, mock := p.plan.Mock(); mock {
 		shared := library.world(servers)
 		deps.Stores, deps.Clock = shared.stores, shared.clock
@@ -116,7 +115,7 @@ func (p *peer) send(out producer.Outgoing, done func(producer.Sent)) error {
 		return p.core.Send(out, done)
 	}
 	defer p.mutex.Unlock()
-	out = owned(out)
+	out = out.Owned()
 	p.waiting = append(p.waiting, func(err error) {
 		if err == nil {
 			err = p.core.Send(out, done)
@@ -153,16 +152,6 @@ func (p *peer) print(line *record.Log) {
 	}
 	fmt.Fprintf(os.Stderr, "%s %s %s: %s %s\n", time.Unix(0, line.Time).UTC().Format(time.RFC3339Nano),
 		lines.Name(line.Level), line.Target, line.Text, line.Fields)
-}
-
-// owned copies what belongs to the host.
-func owned(out producer.Outgoing) producer.Outgoing {
-	out.Topic, out.Key = strings.Clone(out.Topic), strings.Clone(out.Key)
-	out.Payload = bytes.Clone(out.Payload)
-	for i, header := range out.Headers {
-		out.Headers[i] = kafka.Header{Name: strings.Clone(header.Name), Value: bytes.Clone(header.Value)}
-	}
-	return out
 }
 
 func asFault(err error) *fault.Error {

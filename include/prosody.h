@@ -2,7 +2,7 @@
  * Prosody: a Kafka client for services that keep state per key.
  *
  * This header is the contract and the reference manual of the C ABI, version 1. It includes its
- * parts, prosody/timer.h, prosody/state.h and prosody/callback.h.
+ * parts, prosody/timer.h, state.h, request.h and callback.h.
  *
  * How it works. The library never calls the host. All that reaches the host comes out of a queue,
  * which the host reads on a thread of its own: records to handle, answers to asynchronous calls,
@@ -441,6 +441,7 @@ PROSODY_API prosody_status prosody_mock_advance(prosody_bytes servers, int64_t m
 /* ---- Parts ----------------------------------------------------------------------------------- */
 #include "prosody/timer.h"
 #include "prosody/state.h"
+#include "prosody/request.h"
 #include "prosody/callback.h"
 
 #ifdef __cplusplus

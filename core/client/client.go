@@ -18,10 +18,13 @@ import (
 	"prosody/core/fault"
 	"prosody/core/kafka/memory"
 	"prosody/core/observe"
+	"prosody/core/peer"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/mode"
 	"prosody/core/producer"
 	"prosody/core/publish"
+	"prosody/core/request"
+	"prosody/core/respond"
 	stores "prosody/core/store/memory"
 )
 
@@ -39,6 +42,7 @@ const (
 type Deps struct {
 	Memory *memory.Registry // the embedded Kafka of mock mode
 	Stores *stores.Registry // the stores of mock mode; nil: one of the client's own
+	Peers  *peer.Exchange   // between clients in mock mode; nil: one of the client's own
 	Log    *slog.Logger
 	// Clock tells when timers and retries are due and what has lived its time; nil: the
 	// real one. How long things take is measured in real time.
@@ -66,6 +70,9 @@ type Client struct {
 	producer *producer.Producer
 	store    backend
 	readers  *publish.Readers
+	link     link
+	requests *request.Requester
+	answers  *respond.Responder // nil: the client is no subsystem
 
 	mutex   sync.Mutex
 	phase   phase
@@ -94,6 +101,9 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 	if deps.Stores == nil {
 		deps.Stores = stores.NewRegistry(stores.Settings{Clock: deps.Clock})
 	}
+	if deps.Peers == nil {
+		deps.Peers = peer.NewExchange()
+	}
 	for _, note := range plan.config.Notes {
 		deps.Log.Warn(note)
 	}
@@ -119,7 +129,9 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 	readers := publish.New(publish.Options{
 		Store: opened, Catalog: opened, Window: plan.config.StateReadCache, Bytes: plan.config.StateReadCacheSize, Clock: deps.Clock,
 	})
-	return &Client{plan: plan, deps: deps, producer: made, store: opened, readers: readers, moved: make(chan struct{})}, nil
+	c := &Client{plan: plan, deps: deps, producer: made, store: opened, readers: readers, moved: make(chan struct{})}
+	c.converse()
+	return c, nil
 }
 
 // Source is the source system that the client's records carry.

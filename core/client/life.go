@@ -190,9 +190,10 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 	flush, cancel := context.WithTimeout(ctx, closeBudget)
 	defer cancel()
+	c.hush(flush)
 	// The client is closed all the same, and each send that did not end has told its
 	// caller: an error here would only hide another one of the host.
-	if err = errors.Join(err, c.producer.Close(flush), c.store.Close()); err != nil {
+	if err = errors.Join(err, c.producer.Close(flush), c.link.Close(flush), c.store.Close()); err != nil {
 		c.target("prosody.client").Error("shutdown was not clean", "error", err)
 	}
 	c.mutex.Lock()
@@ -238,6 +239,7 @@ func (c *Client) compose(host Host, kept *keep) (*mode.Chain, error) {
 		Group:        settings.GroupID,
 		Source:       settings.SourceSystem,
 		Send:         c.producer.Send,
+		Answers:      c.answers,
 		Clock:        clock.Real{},
 		Dates:        c.deps.Clock,
 		Log:          c.target("prosody.pipeline"),

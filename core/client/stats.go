@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 
 	"prosody/core/consumer"
+	"prosody/core/peer"
 	"prosody/core/pipeline"
 	"prosody/core/producer"
+	"prosody/core/request"
+	"prosody/core/respond"
 	"prosody/core/timer"
 )
 
@@ -14,6 +17,9 @@ type Stats struct {
 	State    string             `json:"state"`
 	Stalled  []string           `json:"stalled"`
 	Producer producer.Stats     `json:"producer"`
+	Requests request.Stats      `json:"requests"`
+	Answers  *respond.Stats     `json:"answers,omitempty"` // of a subsystem
+	Peers    peer.Stats         `json:"peers"`
 	Pipeline *pipeline.Snapshot `json:"pipeline,omitempty"`
 	Consumer *consumer.Snapshot `json:"consumer,omitempty"`
 	Timers   *timer.Facts       `json:"timers,omitempty"`
@@ -22,7 +28,11 @@ type Stats struct {
 
 // Stats gives counters and the state of each partition as JSON.
 func (c *Client) Stats() ([]byte, error) {
-	stats := Stats{Stalled: c.Stalled(), Producer: c.producer.Stats()}
+	stats := Stats{Stalled: c.Stalled(), Producer: c.producer.Stats(), Requests: c.requests.Stats(), Peers: c.link.Stats()}
+	if c.answers != nil {
+		answers := c.answers.Stats()
+		stats.Answers = &answers
+	}
 	state, err := c.State()
 	stats.State = state.String()
 	if err != nil {

@@ -64,6 +64,7 @@ func Decode(record *kafka.Record, now time.Time) (*Event, *Invalid) {
 			break
 		}
 	}
+	made.Reply = replyOf(record.Headers)
 	return made, nil
 }
 

@@ -50,6 +50,7 @@ type Event struct {
 	Source    string // source-system header
 	HasSource bool   // false: no such header, or not UTF-8
 	Headers   []kafka.Header
+	Reply     *Reply // the answer that the sender waits for; nil: none
 	ID        string // payload's text id
 	HasID     bool
 	Type      string // payload's text type

@@ -47,6 +47,11 @@ type Outcome struct {
 	Class    Class
 	Text     string // what went wrong, for people
 	Response []byte // JSON for a requester; nil when there is none
+	// Failed is how the handler failed, where the event is done all the same: by a dead letter.
+	Failed Class
+	// Silent is set when this is not the end of the event: it waits in its key's queue, or
+	// was done before.
+	Silent bool
 }
 
 // Demand says whether an attempt is a first delivery or a retry.
@@ -60,6 +65,8 @@ type Demand struct {
 type Invocation struct {
 	Event  *event.Event
 	Demand Demand
+	// Asked is set when the event's sender waits for the handler's response.
+	Asked bool
 	// Leaving ends when the owner wants running handlers to stop: near the end of
 	// its shutdown budget, or at once when the partition is lost. An outcome that is
 	// no success is Aborted from then on.

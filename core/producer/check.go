@@ -1,6 +1,8 @@
 package producer
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,7 +15,6 @@ import (
 // Names of headers that Prosody gives a meaning.
 const (
 	traceHeader = "traceparent"
-	replyPrefix = "response-"
 	maxTopic    = 249
 )
 
@@ -37,7 +38,7 @@ func check(o *Outgoing) (id string, hasID bool, err error) {
 		return "", false, nil
 	}
 	identity, err := event.CheckPayload(o.Payload)
-	return identity.ID, identity.HasID, err
+	return identity.ID, identity.HasID && o.Reply == nil, err
 }
 
 // checkTopic applies Kafka's own rules, so that a bad name fails at once and by name.
@@ -70,8 +71,8 @@ func checkHeader(name string) *fault.Error {
 	switch {
 	case name == event.SourceHeader:
 		return fault.New(fault.Argument, "header %s: is set by the client itself (source_system)", quote(name))
-	case strings.HasPrefix(name, replyPrefix):
-		return fault.New(fault.Argument, "header %s: names that start with %s are reserved for requests", quote(name), replyPrefix)
+	case strings.HasPrefix(name, event.ReplyPrefix):
+		return fault.New(fault.Argument, "header %s: names that start with %s are reserved for requests", quote(name), event.ReplyPrefix)
 	case strings.ContainsRune(name, 0):
 		return fault.New(fault.Argument, "header %s: a name must not have a NUL", quote(name))
 	case !utf8.ValidString(name):
@@ -116,6 +117,9 @@ func (p *Producer) copy(o *Outgoing) *send {
 		s.record.Headers = append(s.record.Headers,
 			kafka.Header{Name: strings.Clone(header.Name), Value: take(header.Value)})
 	}
+	if o.Reply != nil {
+		s.record.Headers = append(s.record.Headers, o.Reply.Headers()...)
+	}
 	if !o.Raw {
 		s.record.Headers = append(s.record.Headers, kafka.Header{Name: event.SourceHeader, Value: p.source})
 	}
@@ -128,4 +132,14 @@ func quote(text string) string {
 		text = text[:maxTopic] + "…"
 	}
 	return strconv.Quote(text)
+}
+
+// Owned copies a record, so that its caller's bytes may go.
+func (o Outgoing) Owned() Outgoing {
+	o.Topic, o.Key, o.Payload = strings.Clone(o.Topic), strings.Clone(o.Key), bytes.Clone(o.Payload)
+	o.Headers = slices.Clone(o.Headers)
+	for i, header := range o.Headers {
+		o.Headers[i] = kafka.Header{Name: strings.Clone(header.Name), Value: bytes.Clone(header.Value)}
+	}
+	return o
 }

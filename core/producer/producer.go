@@ -14,6 +14,7 @@ import (
 
 	"prosody/core/clock"
 	"prosody/core/deadline"
+	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
 )
@@ -36,6 +37,9 @@ type Outgoing struct {
 	Key     string
 	Payload []byte // JSON; nil makes an excise record
 	Headers []kafka.Header
+	// Reply, when set, makes the record a request. It is sent also when the payload's id
+	// was sent before: without the record nobody could answer.
+	Reply *event.Reply
 	// Raw sends the record as it is: no check but the topic's, no header added, no
 	// look for duplicates. It is for copies of received records.
 	Raw bool
@@ -114,7 +118,7 @@ func New(options Options) (*Producer, error) {
 // returned at once as a *fault.Error, and then done is not called. Otherwise done is
 // called exactly once, perhaps before Send returns; it must not block or panic.
 //
-// The headers on the wire are the caller's in order, then source-system. Of several
+// The headers on the wire are the caller's in order, those of Reply, then source-system. Of several
 // traceparent headers the first counts and the others are left out.
 func (p *Producer) Send(o Outgoing, done func(Sent)) error {
 	id, hasID, err := check(&o)

@@ -123,6 +123,7 @@ static void queues(void) {
   STATUS(PROSODY_ERR_ARGUMENT, prosody_timer_decode(&record, &timer));
   STATUS(PROSODY_ERR_ARGUMENT, prosody_timer_decode(&record, NULL));
   prosody_bytes b;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_answer_decode(bytes("x"), 0, NULL, &b, &b, NULL));
   STATUS(PROSODY_ERR_ARGUMENT, prosody_message_header(&message, 0, &b, &b));
 }
 
@@ -151,6 +152,14 @@ static void clients(void) {
   EACH(stale_queue, config, prosody_client_send(c, x, 9, &record, &error));
   EACH(stale_client, q, prosody_client_excise(x, q, 9, &excise, &error));
   EACH(stale_queue, config, prosody_client_excise(c, x, 9, &excise, &error));
+  prosody_request asks = {sizeof asks, 1, &record.key, 0, &record}, tombs = asks;
+  tombs.record = &excise;
+  EACH(stale_client, q, prosody_client_request(x, q, 9, &asks, &error));
+  EACH(stale_queue, config, prosody_client_request(c, x, 9, &asks, &error));
+  EACH(stale_client, q, prosody_client_request_excise(x, q, 9, &tombs, &error));
+  EACH(stale_queue, config, prosody_client_request_excise(c, x, 9, &tombs, &error));
+  EACH(stale_client, q, prosody_client_abandon(x, q, 9, &error));
+  EACH(stale_queue, config, prosody_client_abandon(c, x, 9, &error));
   EACH(stale_client, q, prosody_client_state(x, &number, &error));
   EACH(stale_client, q, prosody_client_partitions(x, &count, &error));
   EACH(stale_client, q, prosody_client_stalled(x, &number, &error));

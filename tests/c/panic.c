@@ -89,6 +89,12 @@ int main(void) {
   CALL(prosody_client_shutdown, h.client, h.queue, 9, &error)
   CALL(prosody_client_send, h.client, h.queue, 9, &full, &error)
   CALL(prosody_client_excise, h.client, h.queue, 9, &out, &error)
+  prosody_request asks = {
+      .size = sizeof asks, .subsystems_count = 1, .subsystems = &name, .record = &full};
+  CALL(prosody_client_request, h.client, h.queue, 9, &asks, &error)
+  asks.record = &out;
+  CALL(prosody_client_request_excise, h.client, h.queue, 9, &asks, &error)
+  CALL(prosody_client_abandon, h.client, h.queue, 9, &error)
   CALL(prosody_client_state, h.client, &number, &error)
   CALL(prosody_client_partitions, h.client, &count, &error)
   CALL(prosody_client_stalled, h.client, &number, &error)

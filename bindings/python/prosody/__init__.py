@@ -21,6 +21,16 @@ from prosody.handles import DequeHandle, MapHandle, SetHandle, StoreOutcome, Val
 from prosody.message import ExciseMessage, Header, JSONInput, JSONValue, Message, Timer
 from prosody.options import Options
 from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
+from prosody.request import (
+    Failure,
+    FormatMismatch,
+    HandlerError,
+    MalformedResponse,
+    Outcome,
+    ResponseError,
+    Success,
+    Timeout,
+)
 from prosody.scans import Direction, Scan
 from prosody.state import (
     DequeDefinition,
@@ -51,9 +61,13 @@ __all__ = [
     "EventHandler",
     "EventHandlerError",
     "ExciseMessage",
+    "Failure",
+    "FormatMismatch",
+    "HandlerError",
     "Header",
     "JSONInput",
     "JSONValue",
+    "MalformedResponse",
     "MapDefinition",
     "MapHandle",
     "Message",
@@ -62,6 +76,7 @@ __all__ = [
     "MessageValueDefinition",
     "NullValueError",
     "Options",
+    "Outcome",
     "PermanentError",
     "PermanentStateError",
     "ProsodyClient",
@@ -70,11 +85,14 @@ __all__ = [
     "PublishedMap",
     "PublishedSet",
     "PublishedValue",
+    "ResponseError",
     "Scan",
     "SetDefinition",
     "SetHandle",
     "StateError",
     "StoreOutcome",
+    "Success",
+    "Timeout",
     "Timer",
     "TransientError",
     "TransientStateError",

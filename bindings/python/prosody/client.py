@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import byref, c_int32, c_uint32
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
@@ -13,15 +14,15 @@ from prosody.call import Call, Result
 from prosody.handler import EventHandler, check
 from prosody.message import JSONInput
 from prosody.options import Options, settings
+from prosody.port import Port, outgoing
 from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
 from prosody.record import Completion
+from prosody.request import Outcome
 from prosody.state import DequeDefinition, MapDefinition, SetDefinition, ValueDefinition
 from prosody.subscription import Subscription
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
-
-    from prosody.port import Port
 
 T = TypeVar("T")
 
@@ -106,6 +107,51 @@ class ProsodyClient:
             _text("key", key),
             None,
             None if headers is None else _headers(headers),
+        )
+
+    def request(
+        self,
+        topic: str,
+        key: str,
+        payload: JSONInput,
+        *,
+        subsystems: Sequence[str],
+        timeout: timedelta | float,
+        headers: Headers | None = None,
+    ) -> Call[dict[str, Outcome[Any]]]:
+        """Sends a message and waits for the response of each subsystem, at most for the timeout.
+
+        A subsystem that fails or stays silent is an outcome. RuntimeError: the request as a whole
+        failed, such as the sending. Cancelling the task that waits gives the request up.
+        """
+        core, port = self._enter()
+        return port.request(
+            "request",
+            port.library.client_request,
+            core.handle,
+            _record(topic, key, codec.encode(payload), headers),
+            subsystems,
+            timeout,
+        )
+
+    def request_excise(
+        self,
+        topic: str,
+        key: str,
+        *,
+        subsystems: Sequence[str],
+        timeout: timedelta | float,
+        headers: Headers | None = None,
+    ) -> Call[dict[str, Outcome[Any]]]:
+        """Sends a record without payload and waits like `request`."""
+        core, port = self._enter()
+        return port.request(
+            "request_excise",
+            port.library.client_request_excise,
+            core.handle,
+            _record(topic, key, None, headers),
+            subsystems,
+            timeout,
         )
 
     def subscribe(self, handler: EventHandler[Any, Any]) -> Call[None]:
@@ -214,6 +260,11 @@ class ProsodyClient:
         if status:
             raise self._core.runtime.library.fault(status, error)
         return answer.value
+
+
+def _record(topic: str, key: str, payload: bytes | None, headers: Headers | None) -> Any:
+    packed = None if headers is None else _headers(headers)
+    return outgoing(_text("topic", topic), _text("key", key), payload, packed)
 
 
 def _text(name: str, value: Any) -> bytes:

@@ -75,6 +75,16 @@ class Outgoing(ctypes.Structure):
     ]
 
 
+class Request(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("size", c_uint32),
+        ("subsystems_count", c_uint32),
+        ("subsystems", POINTER(Bytes)),
+        ("timeout_ms", c_int64),
+        ("record", POINTER(Outgoing)),
+    ]
+
+
 class Outcome(ctypes.Structure):
     _fields_: ClassVar = [
         ("size", c_uint32),
@@ -176,6 +186,9 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "client_shutdown": (c_int32, c_void_p, c_void_p, c_uint64, _ERROR),
     "client_send": (c_int32, c_void_p, c_void_p, c_uint64, POINTER(Outgoing), _ERROR),
     "client_excise": (c_int32, c_void_p, c_void_p, c_uint64, POINTER(Outgoing), _ERROR),
+    "client_request": (c_int32, c_void_p, c_void_p, c_uint64, POINTER(Request), _ERROR),
+    "client_request_excise": (c_int32, c_void_p, c_void_p, c_uint64, POINTER(Request), _ERROR),
+    "client_abandon": (c_int32, c_void_p, c_void_p, c_uint64, _ERROR),
     "client_state": (c_int32, c_void_p, POINTER(c_int32), _ERROR),
     "client_partitions": (c_int32, c_void_p, POINTER(c_uint32), _ERROR),
     "client_stalled": (c_int32, c_void_p, POINTER(c_int32), _ERROR),

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import ctypes
 import functools
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from ctypes import byref
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from prosody import native, record
+from prosody import native, record, request
 from prosody.call import Call
 from prosody.queue import LoopQueue
 from prosody.store import Store
@@ -78,14 +78,7 @@ class Port(LoopQueue):
     ) -> Call[None]:
         """Starts to send a record."""
         out = self._outgoing
-        out.topic_data = topic
-        out.topic_size = len(topic)
-        out.key_data = key
-        out.key_size = len(key)
-        out.payload_data = payload
-        out.payload_size = 0 if payload is None else len(payload)
-        if headers is not None:
-            out.headers, out.headers_count = headers, len(headers)
+        _fill(out, topic, key, payload, headers)
         future: asyncio.Future[None] = self.loop.create_future()
         tag = next(self.tags)
         self.pending[tag] = future
@@ -96,6 +89,38 @@ class Port(LoopQueue):
         if status != native.PENDING:
             self._refuse(tag, status)
         return Call(future, label)
+
+    def request(
+        self,
+        label: str,
+        function: Callable[..., int],
+        handle: Any,
+        record: native.Outgoing,
+        subsystems: Sequence[str],
+        timeout: Any,
+    ) -> Call[Any]:
+        """Starts a request. Cancelling what waits for it gives it up."""
+        packed, _names = request.pack(subsystems, timeout, record)
+        tag = next(self.tags)
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self.pending[tag] = future
+        self._finishers[tag] = self._answers
+        status = function(handle, self.handle, tag, byref(packed), self.error_ref)
+        if status != native.PENDING:
+            self._refuse(tag, status)
+            return Call(future, label)
+
+        def give_up(ended: asyncio.Future[Any]) -> None:
+            if ended.cancelled() and not self.closed:
+                self.library.client_abandon(handle, self.handle, tag, None)
+
+        future.add_done_callback(give_up)
+        return Call(future, label)
+
+    def _answers(self, completion: record.Completion) -> Any:
+        if completion.status != native.OK:
+            raise self.library.exception(*completion[:2], completion.text)
+        return request.outcomes(completion.data)
 
     def done(self, label: str, answer: Callable[[], Any]) -> Call[Any]:
         """The result of something that needs no waiting."""
@@ -182,3 +207,23 @@ class Port(LoopQueue):
             subscription.abandon()
         self._drop()
         super().close()
+
+
+def _fill(
+    out: native.Outgoing, topic: bytes, key: bytes, payload: bytes | None, headers: Any
+) -> native.Outgoing:
+    """Sets what a record is made of."""
+    out.topic_data = topic
+    out.topic_size = len(topic)
+    out.key_data = key
+    out.key_size = len(key)
+    out.payload_data = payload
+    out.payload_size = 0 if payload is None else len(payload)
+    if headers is not None:
+        out.headers, out.headers_count = headers, len(headers)
+    return out
+
+
+def outgoing(topic: bytes, key: bytes, payload: bytes | None, headers: Any) -> native.Outgoing:
+    """A record for the library."""
+    return _fill(native.Outgoing(ctypes.sizeof(native.Outgoing)), topic, key, payload, headers)

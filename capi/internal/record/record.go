@@ -84,6 +84,7 @@ type Message struct {
 	Event   *event.Event
 	Retry   uint32
 	Failure bool
+	Asked   bool // the sender waits for a response
 }
 
 // Size tells the bytes that Encode needs.
@@ -116,6 +117,9 @@ func (m Message) Encode(buffer []byte, token uint64) {
 	}
 	if m.Failure {
 		flags |= FlagFailure
+	}
+	if m.Asked {
+		flags |= FlagResponse
 	}
 	head(buffer, kind, flags, token)
 	native.PutUint64(buffer[16:], uint64(e.Offset))

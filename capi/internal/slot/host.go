@@ -29,6 +29,7 @@ func (h *Host) Handle(ctx context.Context, invocation *pipeline.Invocation) pipe
 		Event:   invocation.Event,
 		Retry:   invocation.Demand.Retry,
 		Failure: invocation.Demand.Failure,
+		Asked:   invocation.Asked,
 	}, invocation.Txn, sessionOf(invocation))
 	defer h.Table.give(slot)
 	if !h.Queue.Push(slot) {

@@ -53,7 +53,7 @@ func (l *Letters) Wrap(next pipeline.Handler) pipeline.Handler {
 		if !l.write(invocation.Leaving, out, from(e), outcome.Text) {
 			return pipeline.Leave(invocation, outcome.Text)
 		}
-		outcome.Class = pipeline.Success
+		outcome.Failed, outcome.Class = outcome.Class, pipeline.Success
 		return outcome
 	})
 }

@@ -69,7 +69,7 @@ func (d *durable) Handle(ctx context.Context, invocation *pipeline.Invocation) p
 	case seen:
 		d.Counts.Duplicates.Add(1)
 		d.Log.Debug("event was done before, skipping it", pipeline.Fields(invocation.Event)...)
-		return pipeline.Outcome{Class: pipeline.Success}
+		return pipeline.Outcome{Class: pipeline.Success, Silent: true}
 	}
 	trace(invocation)
 	defer func() { discard(invocation) }()
@@ -104,6 +104,7 @@ func (d *durable) end(invocation *pipeline.Invocation, outcome pipeline.Outcome)
 	case pipeline.Success, pipeline.Deferred:
 		err := d.commit(invocation)
 		if err == nil {
+			outcome.Silent = outcome.Class == pipeline.Deferred
 			outcome.Class = pipeline.Success
 			return outcome
 		}

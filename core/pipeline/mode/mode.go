@@ -1,8 +1,8 @@
 // Package mode owns the composition of the middleware: one chain for each mode.
 //
-//	pipeline:    log, durable, retry without limit, deferral, monopoly, cancel, schedule, timeout, gate, attempt, guard, host
-//	low-latency: log, durable, deferral, deadletter, retry with a limit, cancel, schedule, timeout, attempt, …
-//	best-effort: log, durable, deferral, cancel, schedule, …
+//	pipeline:    log, respond, durable, retry without limit, deferral, monopoly, cancel, schedule, timeout, gate, attempt, guard, host
+//	low-latency: log, respond, durable, deferral, deadletter, retry with a limit, cancel, schedule, timeout, attempt, …
+//	best-effort: log, respond, durable, deferral, cancel, schedule, …
 //
 // Only in pipeline mode an event is deferred; the others work off what was deferred before.
 // Retries are outside of the permit, so that a wait between two attempts holds none.
@@ -32,6 +32,7 @@ import (
 	"prosody/core/pipeline/schedule"
 	"prosody/core/pipeline/timeout"
 	"prosody/core/producer"
+	"prosody/core/respond"
 	"prosody/core/state"
 )
 
@@ -76,6 +77,7 @@ type Options struct {
 	Source       string
 	State        *state.Registry // nil: no collections
 	Send         func(producer.Outgoing, func(producer.Sent)) error
+	Answers      *respond.Responder // nil: none
 
 	Clock clock.Clock // measures how long things take
 	Dates clock.Clock // of retries and what is deferred; nil: Clock
@@ -106,6 +108,9 @@ func New(o Options) (*Chain, error) {
 			Topic: o.FailureTopic, Group: o.Group, Source: o.Source, Send: o.Send,
 			Backoff: backoff, Clock: o.Clock, Counts: c.Counts, Log: o.Log,
 		})
+	}
+	if o.Answers != nil {
+		o.Host = o.Answers.Ask(o.Host)
 	}
 	o.Schedule.Clock, o.Schedule.Counts = o.Clock, c.Counts
 	c.scheduler = schedule.New(o.Schedule)
@@ -150,6 +155,9 @@ func New(o Options) (*Chain, error) {
 		Yield: func(ctx context.Context) { c.scheduler.Calm(ctx, headStart) },
 		Clock: o.Clock, Counts: c.Counts, Log: o.Log,
 	})
+	if o.Answers != nil {
+		c.handler = o.Answers.Wrap(c.handler)
+	}
 	c.handler = log.New(c.handler, c.Counts, o.Log)
 	return c, nil
 }
