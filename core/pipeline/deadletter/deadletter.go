@@ -106,7 +106,8 @@ func (l *Letters) write(leaving context.Context, out producer.Outgoing, source o
 	}
 }
 
-// send waits for the end of one send, or for Leaving.
+// send waits for the end of one send, or for Leaving. An end that is there counts, also
+// when Leaving has ended by then: the copy is written.
 func (l *Letters) send(leaving context.Context, out producer.Outgoing) *fault.Error {
 	ended := make(chan producer.Sent, 1)
 	if err := l.options.Send(out, func(sent producer.Sent) { ended <- sent }); err != nil {
@@ -116,6 +117,11 @@ func (l *Letters) send(leaving context.Context, out producer.Outgoing) *fault.Er
 	case sent := <-ended:
 		return sent.Err
 	case <-leaving.Done():
+		select {
+		case sent := <-ended:
+			return sent.Err
+		default:
+		}
 		return fault.Wrap(fault.Cancelled, context.Cause(leaving), "dead letter")
 	}
 }

@@ -192,6 +192,22 @@ func TestLeavingWritesNothingMore(t *testing.T) {
 	}
 }
 
+// A copy that was written while its owner began to leave counts: nobody writes it again.
+func TestACopyThatIsWrittenCounts(t *testing.T) {
+	for range 100 {
+		leaving, leave := context.WithCancelCause(t.Context())
+		l := deadletter.New(deadletter.Options{
+			Topic: "failures", Clock: clock.Real{}, Counts: &pipeline.Counts{}, Log: new(Log).Logger(),
+			Send: func(_ producer.Outgoing, done func(producer.Sent)) error {
+				done(producer.Sent{})
+				leave(pipeline.Revoked)
+				return nil
+			},
+		})
+		assert.Equal(t, pipeline.Success, l.Wrap(Play(Step{End: Never("bad")})).Handle(leaving, Invocation(leaving, "k")).Class)
+	}
+}
+
 func TestOtherOutcomesPass(t *testing.T) {
 	k := &topic{}
 	l, _, _ := letters(k)
