@@ -135,6 +135,16 @@ func TestTheObserver(t *testing.T) {
 	w.handle(lease, fires("a", 1), nil)
 	w.handle(lease, fires("a", 2), func(txn *entity.Txn) { schedule(t, txn, 2) })
 	w.handle(lease, w.message("a"), func(txn *entity.Txn) { txn.Retry(5000, 1) })
+	push := func(txn *entity.Txn) {
+		_, err := txn.Append([]byte("x"))
+		require.NoError(t, err)
+	}
+	w.handle(lease, w.message("a"), push)
+	w.handle(lease, w.message("a"), push)
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) {
+		txn.Advance()
+		txn.Retry(5000, 0)
+	})
 	e := w.open(lease, "a")
 	defer e.Close()
 	txn := e.Begin(nil)
@@ -149,6 +159,7 @@ func TestTheObserver(t *testing.T) {
 		{Removed: []int64{1}},
 		{Added: []int64{2}, Removed: []int64{2}},
 		{Due: 5000, Moved: true},
+		{Due: 5000, Moved: true}, // another head
 		{Added: []int64{7}, Due: 5000},
 	}, heard.changes)
 }
@@ -208,6 +219,42 @@ func TestHintsNearTheEndOfTheirSlab(t *testing.T) {
 	w.store.Reset()
 	w.handle(lease, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, end-2) })
 	assert.Equal(t, 1, w.store.Calls()["AddHint"])
+}
+
+// The store is down for so long that slabs become past and are cleared away meanwhile: a
+// write that works at last has its hints all the same.
+func TestHintsOfAWriteThatWaited(t *testing.T) {
+	for _, cells := range []int{1, 10} { // the latter needs chunks
+		w := newWorld(t, store.Limits{MaxBatch: 2000, MaxValue: 2000})
+		lease := w.keeper(func(o *entity.Options) { o.Slab = time.Minute }).Assign(home)
+		second := w.clock.Now().Unix() + 120
+		w.handle(lease, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, second) })
+		known := w.hints(lease, "a")
+		e := w.open(lease, "a")
+		txn := e.Begin(nil)
+		schedule(t, txn, second+1, second+2000)
+		for n := range cells {
+			require.NoError(t, txn.Put(cell(key(n), make([]byte, 300))))
+		}
+		w.fail(false)
+		for range 20 * 60 {
+			assert.Error(t, txn.Commit(t.Context(), entity.Mark{}))
+			w.clock.Advance(time.Second)
+		}
+		for _, slab := range w.hints(lease, "a") {
+			// As the owner does with what is past for ten minutes, and not in its memory.
+			if cleared := w.clock.Now().Add(-10 * time.Minute); slab.Start+slab.Size <= cleared.Unix() {
+				require.NoError(t, w.memory.DropSlab(t.Context(), lease.Shard(), slab, cleared.UnixMicro()))
+			}
+		}
+		w.memory.Fail(nil)
+		require.NoError(t, txn.Commit(t.Context(), entity.Mark{}))
+		e.Close()
+		assert.Subset(t, w.hints(lease, "a"), known)
+		assert.GreaterOrEqual(t, len(w.hints(lease, "a")), 2)
+		heir := w.keeper().Assign(home)
+		assert.Equal(t, []int64{second, second + 1, second + 2000}, w.timers(heir, "a"))
+	}
 }
 
 func TestHintsComeFirst(t *testing.T) {

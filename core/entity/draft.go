@@ -35,6 +35,7 @@ type draft struct {
 	moved  bool
 	hints  []store.Slab // to be written first
 	shown  int          // how many of them are
+	asked  time.Time    // when the hints were listed
 	change Change
 	bare   bool     // it changes no header
 	done   []func() // hear of it
@@ -66,7 +67,7 @@ func (r *record) prepare(lease *Lease, c *changes, m Mark) (*draft, error) {
 	d.mark(k, m, now)
 	if c.queue != nil {
 		d.root.queue = *c.queue
-		d.change.Moved = r.root.queue.Due != c.queue.Due
+		d.change.Moved = r.root.queue.Due != c.queue.Due || r.root.queue.Head != c.queue.Head
 	}
 	d.change.Due = d.root.queue.Due
 	if err := d.schedule(r, &c.agenda); err != nil {
@@ -74,7 +75,7 @@ func (r *record) prepare(lease *Lease, c *changes, m Mark) (*draft, error) {
 	}
 	d.moved = !d.root.homed || d.root.home != lease.name.Index || d.root.slab != k.slab
 	d.root.homed, d.root.home, d.root.slab = true, lease.name.Index, k.slab
-	d.announce(r, now.Unix())
+	d.announce(r, now, false)
 	for _, put := range c.puts {
 		// Where there are headers, they tell how long the cells stay.
 		d.root.cells = d.root.cells || put.Kind == store.Cell && len(c.headers) == 0
@@ -144,13 +145,14 @@ func (d *draft) schedule(r *record, a *agenda) error {
 	return nil
 }
 
-// announce lists the hints that have to be written first.
-func (d *draft) announce(r *record, now int64) {
+// announce lists the hints that have to be written first; anew: also those that were there.
+func (d *draft) announce(r *record, now time.Time, anew bool) {
 	k := r.keeper
+	d.hints, d.shown, d.asked = nil, 0, now
 	seen := map[store.Slab]struct{}{}
 	need := func(second int64) {
 		slab := k.cover(second)
-		if _, known := r.hints[slab]; known && !d.moved && slab.Start+slab.Size > now+margin {
+		if _, known := r.hints[slab]; known && !d.moved && !anew && slab.Start+slab.Size > now.Unix()+margin {
 			return
 		}
 		if _, listed := seen[slab]; !listed {
@@ -205,14 +207,24 @@ func (d *draft) light() bool {
 
 // write makes a draft durable; with the gate. It may be repeated after an error.
 func (r *record) write(ctx context.Context, d *draft) error {
+	// While the store was down, slabs may have become past and been cleared away.
+	if now := r.keeper.options.Clock.Now(); now.Sub(d.asked) > margin*time.Second {
+		r.mutex.Lock()
+		d.announce(r, now, true)
+		r.mutex.Unlock()
+		if d.plan != nil {
+			d.plan.slab, d.plan.shown = r.keeper.cover(now.Add(r.keeper.options.Recovery).Unix()), false
+		}
+	}
+	stamp := max(d.batch.Stamp, d.asked.UnixMicro())
 	for d.shown < len(d.hints) {
-		if err := r.hint(ctx, d.lease, d.hints[d.shown], d.batch.Stamp); err != nil {
+		if err := r.hint(ctx, d.lease, d.hints[d.shown], stamp); err != nil {
 			return err
 		}
 		d.shown++
 	}
 	if d.plan != nil {
-		return r.carry(ctx, d)
+		return r.carry(ctx, d, stamp)
 	}
 	return r.apply(ctx, d.batch)
 }

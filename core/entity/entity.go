@@ -91,7 +91,7 @@ type Change struct {
 	Added   []int64
 	Removed []int64
 	Due     int64 // when the head of the deferred queue is to be retried, in ms; 0: no queue
-	Moved   bool  // Due has changed
+	Moved   bool  // Due or the head has changed
 }
 
 // Timer is a timer of a key.

@@ -19,7 +19,6 @@ import (
 
 // plan is the steps of a large change.
 type plan struct {
-	stamp int64      // of the hint
 	slab  store.Slab // when somebody is to look at the record, should this writer end
 	steps []store.Batch
 	shown bool
@@ -43,7 +42,7 @@ func (r *record) stage(d *draft, limits store.Limits, now time.Time) (*plan, err
 	if len(packed) > MaxCommit {
 		return nil, fault.New(fault.TooLarge, "an event changes %d bytes; at most %d are allowed", len(packed), MaxCommit)
 	}
-	p := &plan{stamp: d.batch.Stamp, slab: r.keeper.cover(now.Add(r.keeper.options.Recovery).Unix())}
+	p := &plan{slab: r.keeper.cover(now.Add(r.keeper.options.Recovery).Unix())}
 	name := fmt.Sprintf("%016x", d.batch.Stamp)
 	room := store.Batch{Puts: []store.Put{{Row: store.Row{Slot: store.Slot{Name: name, Coordinate: "1234"}}}}}.Size(r.key)
 	most := min(mostChunk, limits.MaxValue, limits.MaxBatch-room)
@@ -78,10 +77,10 @@ func (r *record) stage(d *draft, limits store.Limits, now time.Time) (*plan, err
 }
 
 // carry does what is left of a plan.
-func (r *record) carry(ctx context.Context, d *draft) error {
+func (r *record) carry(ctx context.Context, d *draft, stamp int64) error {
 	p := d.plan
 	if !p.shown {
-		if err := r.hint(ctx, d.lease, p.slab, p.stamp); err != nil {
+		if err := r.hint(ctx, d.lease, p.slab, stamp); err != nil {
 			return err
 		}
 		p.shown = true
