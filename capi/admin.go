@@ -33,7 +33,7 @@ func goAdminCreate(c C.uintptr_t, out *C.uintptr_t, e *C.prosody_error) (status 
 	if s == nil {
 		return stale(e, kindConfig)
 	}
-	made, err := client.NewAdmin(s.copied(), environment(), library.memory)
+	made, err := client.NewAdmin(s.copied(), environment(), library.mocks.Brokers)
 	if err != nil {
 		return report(e, err)
 	}

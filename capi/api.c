@@ -353,16 +353,6 @@ prosody_status prosody_timer_list(uint64_t invocation, prosody_queue *queue, uin
                      error);
 }
 
-/* ---- Mock mode ------------------------------------------------------------------------------ */
-
-prosody_status prosody_mock_advance(prosody_bytes servers, int64_t milliseconds,
-                                    prosody_error *error) {
-  ENTER(error);
-  READABLE(servers, "servers");
-  NEED(milliseconds >= 0 && milliseconds <= FURTHEST, "milliseconds: not within 0 and 100 years");
-  return goMockAdvance(servers, milliseconds, error);
-}
-
 /* ---- Topics --------------------------------------------------------------------------------- */
 
 prosody_status prosody_admin_create(prosody_config *config, prosody_admin **out,

@@ -229,6 +229,20 @@ prosody_status prosody_reader_open(prosody_client *client, prosody_bytes subsyst
   return goReaderOpen(RAW(client), subsystem, &made, (uintptr_t *)out, error);
 }
 
+prosody_status prosody_mock_reader(prosody_client *client, prosody_bytes topic,
+                                   const prosody_collection *collection, prosody_reader **out,
+                                   prosody_error *error) {
+  ENTER(error);
+  NEED(out != NULL, "out: NULL");
+  HANDLE(client);
+  READABLE(topic, "topic");
+  prosody_collection made;
+  prosody_status status = check_collection(&made, collection, error);
+  if (status != PROSODY_OK) return status;
+  NEED(made.payload == PROSODY_PAYLOAD_JSON, "collection: one of messages cannot be read");
+  return goMockReader(RAW(client), topic, &made, (uintptr_t *)out, error);
+}
+
 prosody_status prosody_reader_bind(prosody_reader *reader, prosody_bytes key, uint64_t *state,
                                    prosody_error *error) {
   ENTER(error);

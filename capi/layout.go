@@ -6,6 +6,7 @@ import "C"
 import (
 	"prosody/capi/internal/keyed"
 	"prosody/capi/internal/record"
+	"prosody/core/mock"
 	"prosody/core/pipeline"
 	"prosody/core/request"
 )
@@ -38,6 +39,12 @@ var (
 	_ [C.PROSODY_ANSWER_TIMEOUT]byte   = [request.Timeout]byte{}
 	_ [C.PROSODY_ANSWER_FORMAT]byte    = [request.Format]byte{}
 	_ [C.PROSODY_ANSWER_MALFORMED]byte = [request.Malformed]byte{}
+
+	_ [C.PROSODY_MOCK_READ]byte    = [mock.Read]byte{}
+	_ [C.PROSODY_MOCK_WRITE]byte   = [mock.Write]byte{}
+	_ [C.PROSODY_MOCK_PRODUCE]byte = [mock.Produce]byte{}
+	_ [C.PROSODY_MOCK_CONSUME]byte = [mock.Consume]byte{}
+	_ [C.PROSODY_MOCK_COMMIT]byte  = [mock.Commit]byte{}
 
 	_ [C.PROSODY_CANCEL_TIMEOUT]byte  = [pipeline.TimedOut]byte{}
 	_ [C.PROSODY_CANCEL_REVOKED]byte  = [pipeline.Revoked]byte{}

@@ -24,7 +24,7 @@ import (
 	"prosody/capi/internal/queue"
 	"prosody/capi/internal/record"
 	"prosody/capi/internal/slot"
-	"prosody/core/kafka/memory"
+	"prosody/core/mock"
 	answers "prosody/core/peer"
 )
 
@@ -44,14 +44,13 @@ type process struct {
 	handles  *handle.Table
 	slots    *slot.Table
 	keyed    *keyed.Table
-	memory   *memory.Registry  // the embedded Kafka that mock clients share
+	mocks    *mock.Worlds      // of clients in mock mode
 	peers    *answers.Exchange // the way of answers between them
 	poisoned atomic.Pointer[string]
 
 	mutex   sync.Mutex
 	queues  map[*queue.Queue]struct{} // those with a handle
 	clients map[*peer]struct{}        // those that are not closed
-	worlds  map[string]*world         // of mock clients
 }
 
 // library is the one state of a process: the host names nothing but handles.
@@ -59,11 +58,10 @@ var library = &process{
 	handles: handle.New(),
 	slots:   slot.New(),
 	keyed:   keyed.New(),
-	memory:  memory.NewRegistry(memory.Settings{}),
+	mocks:   mock.NewWorlds(),
 	peers:   answers.NewExchange(),
 	queues:  map[*queue.Queue]struct{}{},
 	clients: map[*peer]struct{}{},
-	worlds:  map[string]*world{},
 }
 
 // refusal is why the library refuses work; empty when it does not.

@@ -15,6 +15,7 @@ import (
 	"prosody/capi/internal/record"
 	"prosody/core/client"
 	"prosody/core/fault"
+	"prosody/core/mock"
 	"prosody/core/producer"
 )
 
@@ -25,7 +26,8 @@ type peer struct {
 	life context.Context
 	sink atomic.Pointer[queue.Queue] // of log lines; nil is standard error
 
-	asked asked // requests that wait
+	asked asked       // requests that wait
+	world *mock.World // nil: not in mock mode
 
 	ready  chan struct{}  // closed when the two below are set
 	core   *client.Client // nil when it could not be made
@@ -48,14 +50,17 @@ func newPeer(plan *client.Plan, sink *queue.Queue) *peer {
 // build makes the core's client, tells what came of it and runs what waited for it.
 func (p *peer) build(tell func(error)) {
 	log := slog.New(lines.New(lines.Parse(p.plan.Log()), p.print))
-	deps := client.Deps{Memory: library.memory, Peers: library.peers, Log: log, Fault: func(err error) { library.poison("the consumer", err) }}
+	deps := client.Deps{Memory: library.mocks.Brokers, Peers: library.peers, Log: log, Fault: func(err error) { library.poison("the consumer", err) }}
 	if servers, mock := p.plan.Mock(); mock {
-		shared := library.world(servers)
-		deps.Stores, deps.Clock = shared.stores, shared.clock
+		p.world = library.mocks.World(servers)
+		deps.Stores, deps.Clock = p.world.Stores, p.world.Clock
 	}
 	core, err := client.New(p.plan, deps)
 	if err == nil {
 		p.core = core
+		if p.world != nil {
+			p.world.Join(core)
+		}
 	} else {
 		p.failed = fault.Wrap(fault.Closed, err, "client is shut down")
 		p.forget()
@@ -139,6 +144,9 @@ func (p *peer) shutdown(ctx context.Context) error {
 }
 
 func (p *peer) forget() {
+	if p.world != nil && p.core != nil {
+		p.world.Leave(p.core)
+	}
 	library.mutex.Lock()
 	delete(library.clients, p)
 	library.mutex.Unlock()

@@ -2,7 +2,7 @@
  * Prosody: a Kafka client for services that keep state per key.
  *
  * This header is the contract and the reference manual of the C ABI, version 1. It includes its
- * parts, prosody/timer.h, state.h, request.h and callback.h.
+ * parts, prosody/timer.h, state.h, request.h, callback.h and mock.h.
  *
  * How it works. The library never calls the host. All that reaches the host comes out of a queue,
  * which the host reads on a thread of its own: records to handle, answers to asynchronous calls,
@@ -430,19 +430,12 @@ PROSODY_API prosody_status prosody_admin_delete_topic(prosody_admin *admin, pros
 /* Frees an admin client. */
 PROSODY_API void prosody_admin_destroy(prosody_admin *admin);
 
-/* ---- Mock mode ------------------------------------------------------------------------------- */
-/* Moves the clock of the clients in mock mode with these bootstrap_servers forward, for tests: timers
-   and retries that become due come now, and what has lived its time is gone. From there it flows on.
-   How long handlers and calls take is measured in real time. PROSODY_ERR_ARGUMENT: no client in mock
-   mode was made with these servers, or more than 100 years. */
-PROSODY_API prosody_status prosody_mock_advance(prosody_bytes servers, int64_t milliseconds,
-                                                prosody_error *error);
-
 /* ---- Parts ----------------------------------------------------------------------------------- */
 #include "prosody/timer.h"
 #include "prosody/state.h"
 #include "prosody/request.h"
 #include "prosody/callback.h"
+#include "prosody/mock.h"
 
 #ifdef __cplusplus
 }

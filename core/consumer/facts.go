@@ -45,6 +45,13 @@ func (c *Consumer) Snapshot() Snapshot {
 	return made
 }
 
+// Busy tells what the consumer still has to do, or nothing, and a number that grows with
+// all that comes in.
+func (c *Consumer) Busy() (moves int64, reason string) {
+	c.locked(func() { moves, reason = c.set.Moves(), c.set.Busy() })
+	return moves, reason
+}
+
 // Partitions counts what is assigned.
 func (c *Consumer) Partitions() (count int) {
 	c.locked(func() { count = c.set.Len() })

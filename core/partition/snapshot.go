@@ -100,6 +100,31 @@ func (s *Set) Snapshot(now time.Time) Facts {
 	return facts
 }
 
+// Moves grows with each record and each timer that comes in.
+func (s *Set) Moves() int64 { return s.counters.Received + s.counters.Fired }
+
+// Busy tells what is not done yet, or nothing.
+func (s *Set) Busy() string {
+	for _, p := range s.parts {
+		switch {
+		case len(p.running) > 0:
+			e := p.running[0].event
+			if e == nil {
+				return label(p.name) + ": an invalid record is dealt with"
+			}
+			return fmt.Sprintf("%s: the %s of key %q runs, of %d", label(p.name), e.Kind, e.Key, len(p.running))
+		case p.blocked > 0:
+			return fmt.Sprintf("%s: %d keys stand still after an aborted event", label(p.name), p.blocked)
+		case p.waiting > 0:
+			return fmt.Sprintf("%s: %d events wait", label(p.name), p.waiting)
+		}
+	}
+	if s.stale > 0 {
+		return fmt.Sprintf("%d handlers of lost partitions still run", s.stale)
+	}
+	return ""
+}
+
 // Stalled gives a reason for each thing that stands still: an event that has run
 // without a sign of life for longer than the threshold, a key that was stopped, and
 // too many of both.

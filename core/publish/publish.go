@@ -72,6 +72,7 @@ type Reader struct {
 	mutex   sync.Mutex
 	sources []store.Publication
 	until   time.Time // for how long they count
+	fixed   bool      // for ever
 }
 
 // refresh is how long publications are taken for granted.
@@ -104,6 +105,16 @@ func (r *Readers) Open(subsystem string, identity state.Identity, window *time.D
 	return made, nil
 }
 
+// At makes a reader of what a group keeps for a topic, published or not. It keeps nothing.
+func (r *Readers) At(group, topic string, identity state.Identity) (*Reader, error) {
+	none := time.Duration(0)
+	made, err := r.Open(group, identity, &none)
+	if err == nil {
+		made.sources, made.fixed = []store.Publication{{Group: group, Topic: topic}}, true
+	}
+	return made, err
+}
+
 // Identity tells which collection is read.
 func (r *Reader) Identity() state.Identity { return r.identity }
 
@@ -113,7 +124,7 @@ func (r *Reader) find(ctx context.Context) ([]store.Publication, error) {
 	r.mutex.Lock()
 	known, until := r.sources, r.until
 	r.mutex.Unlock()
-	if len(known) > 0 && now.Before(until) {
+	if r.fixed || len(known) > 0 && now.Before(until) {
 		return known, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.readers.options.Timeout)

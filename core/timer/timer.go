@@ -251,6 +251,28 @@ func (t *Timers) Snapshot() Facts {
 	return facts
 }
 
+// Busy tells what is due and not done yet, or nothing.
+func (t *Timers) Busy() string {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	now := t.options.Clock.Now().UnixMilli()
+	for _, p := range t.parts {
+		at := p.lease.Partition()
+		switch {
+		case !p.loader.failing.IsZero():
+			return fmt.Sprintf("%s:%d: timers cannot be loaded", at.Topic, at.Index)
+		case p.agenda.complete <= now:
+			return fmt.Sprintf("%s:%d: timers are being loaded", at.Topic, at.Index)
+		}
+		for _, e := range p.agenda.entries {
+			if e.state == fired || e.due <= now && e.state != gone {
+				return fmt.Sprintf("%s:%d: the %s of key %q is due", at.Topic, at.Index, e.kind, e.key)
+			}
+		}
+	}
+	return ""
+}
+
 // Stalled gives a reason for each partition whose timers cannot be loaded for longer than
 // the threshold.
 func (t *Timers) Stalled(threshold time.Duration) (reasons []string) {

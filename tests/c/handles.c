@@ -434,6 +434,56 @@ static void admins(void) {
   STATUS(PROSODY_ERR_ARGUMENT, prosody_admin_create_topic(admin, q, 9, &topic, &error));
 }
 
+/* The functions of mock mode: their arguments, and servers that nobody has. */
+static void mocks(void) {
+  prosody_bytes servers = bytes("embedded:1"), other = bytes("other:1"), none = bytes(NULL);
+  prosody_bytes bad = sized(NULL, 1), topic = bytes("nothing");
+  prosody_collection value = {
+      .size = sizeof value, .kind = PROSODY_KIND_VALUE, .name = bytes("mine")};
+  prosody_reader *reader;
+  _Alignas(8) char buffer[256];
+  size_t size;
+  uint32_t count = 7;
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(servers, -1, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(servers, INT64_MAX, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_idle(servers, h.queue, 1, -1, NULL));
+  STATUS(PROSODY_ERR_HANDLE, prosody_mock_idle(servers, NULL, 1, 0, NULL));
+  STATUS(PROSODY_ERR_HANDLE, prosody_mock_idle(servers, stale_queue, 1, 0, NULL));
+  STATUS(PROSODY_ERR_HANDLE, prosody_mock_idle(servers, (prosody_queue *)h.client, 1, 0, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT,
+         prosody_mock_records(servers, topic, 0, NULL, 1, &size, &count, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT,
+         prosody_mock_records(servers, topic, 0, buffer, sizeof buffer, NULL, &count, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT,
+         prosody_mock_records(servers, topic, 0, buffer, sizeof buffer, &size, NULL, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_fail(servers, 0, none, 1, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_fail(servers, 32, none, 1, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_fail(servers, PROSODY_MOCK_READ, none, -2, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT,
+         prosody_mock_rebalance(servers, topic, PROSODY_CANCEL_TIMEOUT, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_rebalance(servers, topic, PROSODY_CANCEL_LOST, NULL));
+  STATUS(PROSODY_ERR_STATE, prosody_mock_forget(servers, NULL));
+  STATUS(PROSODY_ERR_HANDLE, prosody_mock_reader(NULL, topic, &value, &reader, NULL));
+  STATUS(PROSODY_ERR_HANDLE, prosody_mock_reader(stale_client, topic, &value, &reader, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_reader(h.client, topic, &value, NULL, NULL));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_reader(h.client, topic, NULL, &reader, NULL));
+  for (int i = 0; i < 3; i++) {
+    prosody_bytes wrong = i == 0 ? other : i == 1 ? none : bad;
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(wrong, 0, NULL));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_idle(wrong, h.queue, 1, 0, NULL));
+    STATUS(PROSODY_ERR_ARGUMENT,
+           prosody_mock_records(wrong, topic, 0, buffer, sizeof buffer, &size, &count, NULL));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_fail(wrong, PROSODY_MOCK_READ, none, 1, NULL));
+    STATUS(PROSODY_ERR_ARGUMENT,
+           prosody_mock_rebalance(wrong, topic, PROSODY_CANCEL_REVOKED, NULL));
+    STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_forget(wrong, NULL));
+  }
+  OK(prosody_mock_advance(servers, 0, NULL));
+  STATUS(PROSODY_END,
+         prosody_mock_records(servers, topic, 0, buffer, sizeof buffer, &size, &count, NULL));
+  CHECK(count == 0 && size == 0);
+}
+
 int main(void) {
   CHECK(prosody_abi_version() == PROSODY_ABI_VERSION);
   CHECK(strcmp(prosody_version(), PROSODY_VERSION) == 0);
@@ -454,14 +504,6 @@ int main(void) {
   prosody_client_destroy(stale_client);
   prosody_admin_destroy(stale_admin);
 
-  prosody_bytes servers = bytes("embedded:1");
-  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(servers, -1, NULL));
-  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(servers, INT64_MAX, NULL));
-  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(bytes("other:1"), 0, NULL));
-  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(bytes(NULL), 0, NULL));
-  STATUS(PROSODY_ERR_ARGUMENT, prosody_mock_advance(sized(NULL, 1), 0, NULL));
-  OK(prosody_mock_advance(servers, 0, NULL));
-
   error = fresh();
   configurations();
   queues();
@@ -469,6 +511,7 @@ int main(void) {
   error = fresh();
   invocations();
   readers();
+  mocks();
   admins();
 
   /* Freed addresses do not come back: an old handle does not name a new object. */

@@ -32,7 +32,7 @@ func (a *Admin) Create(ctx context.Context, topic kafka.Topic) error {
 	}
 	a.broker.mutex.Lock()
 	defer a.broker.mutex.Unlock()
-	made, err := newTopic(a.broker.settings, topic)
+	made, err := a.broker.newTopic(topic)
 	if err != nil {
 		return err
 	}

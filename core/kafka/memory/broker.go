@@ -10,7 +10,8 @@ import (
 )
 
 // Hook decides about a call before it is done: the error that it returns is the
-// call's. op is "produce", with the topic's name, or "commit", with the group's.
+// call's. op is "produce", with the topic's name, or "commit" or "consume", with the
+// group's; a Poll that fails so delivers nothing.
 type Hook func(op, name string) error
 
 // Broker is one cluster in memory. It is a kafka.Cluster.
@@ -21,7 +22,8 @@ type Broker struct {
 	topics map[string]*topic
 	groups map[string]*group
 
-	hook atomic.Pointer[Hook]
+	hook     atomic.Pointer[Hook]
+	appended atomic.Int64 // records, since the broker was made
 }
 
 var _ kafka.Cluster = (*Broker)(nil)
@@ -62,15 +64,18 @@ func (b *Broker) Fail(hook Hook) {
 }
 
 // Expel takes every member out of a group, as if its session had ended. Each joins
-// again at its next Poll.
-func (b *Broker) Expel(name string) {
+// again at its next Poll. False: no member has a partition.
+func (b *Broker) Expel(name string) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	if group := b.groups[name]; group != nil {
-		for _, member := range slices.Clone(group.members) {
-			group.remove(member, true)
-		}
+	group := b.groups[name]
+	if group == nil || len(group.owners) == 0 {
+		return false
 	}
+	for _, member := range slices.Clone(group.members) {
+		group.remove(member, true)
+	}
+	return true
 }
 
 // Compact compacts a topic at once, whatever its policy. Topics with cleanup.policy
@@ -120,7 +125,7 @@ func (b *Broker) imply(name string, subscribed bool) (*topic, error) {
 	if present := b.topics[name]; present != nil {
 		return present, nil
 	}
-	made, err := newTopic(b.settings, kafka.Topic{Name: name})
+	made, err := b.newTopic(kafka.Topic{Name: name})
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ type Consumer struct {
 	outside  bool // subscribed, and joins at the next Poll
 	closed   bool
 	polling  bool
+	told     bool      // the last Poll had something, which is not taken in yet
 	seen     time.Time // the end of the last Poll
 	claims   []*claim
 	turn     int  // where the next Poll begins among claims
@@ -119,7 +120,7 @@ func (c *Consumer) Poll(wait time.Duration, limit int) kafka.Events {
 		c.enter()
 	}
 	defer c.end()
-	events, found := c.take(limit)
+	events, found := c.next(limit)
 	if found || wait <= 0 {
 		return events
 	}
@@ -133,10 +134,10 @@ func (c *Consumer) Poll(wait time.Duration, limit int) kafka.Events {
 		select {
 		case <-c.wake:
 		case <-c.timer.C:
-			events, _ = c.take(limit)
+			events, _ = c.next(limit)
 			return events
 		}
-		if events, found = c.take(limit); found {
+		if events, found = c.next(limit); found {
 			return events
 		}
 	}
@@ -146,7 +147,7 @@ func (c *Consumer) Poll(wait time.Duration, limit int) kafka.Events {
 func (c *Consumer) begin() bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.polling = true
+	c.polling, c.told = true, false
 	return c.outside && len(c.lost) == 0
 }
 
@@ -165,6 +166,14 @@ func (c *Consumer) enter() {
 	}
 }
 
+// next is take, unless the broker is out of reach.
+func (c *Consumer) next(limit int) (events kafka.Events, found bool) {
+	if err := c.broker.fault("consume", c.group.name); err != nil {
+		return kafka.Events{Errors: []error{err}}, true
+	}
+	return c.take(limit)
+}
+
 // take collects what there is to tell. A partition that is told lost or revoked is
 // never in the same Events as one that is assigned.
 func (c *Consumer) take(limit int) (events kafka.Events, found bool) {
@@ -180,6 +189,7 @@ func (c *Consumer) take(limit int) (events kafka.Events, found bool) {
 		c.tell(&events)
 	}
 	found = len(events.Records)+len(events.Lost)+len(events.Revoked)+len(events.Assigned)+len(events.Errors) > 0
+	c.told = c.told || found
 	return events, found
 }
 

@@ -23,13 +23,19 @@ func size(record *kafka.Record) int {
 	return total
 }
 
+// entry is a record with its place among all records of the broker.
+type entry struct {
+	*kafka.Record
+	order int64
+}
+
 // log is one partition: records in order of their offsets, which may have holes.
 type log struct {
 	topic *topic
 	index int32
 
 	mutex   sync.Mutex
-	records []*kafka.Record
+	records []entry
 	start   int64 // the first offset that retention left
 	clean   int64 // compaction has seen the offsets below
 	bytes   int
@@ -52,7 +58,7 @@ func (l *log) add(record *kafka.Record) bool {
 	}
 	end := l.end.Load()
 	record.Offset = end
-	l.records = append(l.records, record)
+	l.records = append(l.records, entry{record, l.topic.appended.Add(1)})
 	l.bytes += size(record)
 	for l.bytes > l.topic.retention && len(l.records) > 1 {
 		l.drop()
@@ -69,9 +75,9 @@ func (l *log) add(record *kafka.Record) bool {
 
 func (l *log) drop() {
 	oldest := l.records[0]
-	l.bytes -= size(oldest)
+	l.bytes -= size(oldest.Record)
 	l.start = oldest.Offset + 1
-	l.records[0] = nil
+	l.records[0] = entry{}
 	l.records = l.records[1:]
 }
 
@@ -84,7 +90,7 @@ func (l *log) tidy() {
 			newest[string(record.Key)] = record.Offset
 		}
 	}
-	kept := make([]*kafka.Record, 0, len(newest))
+	kept := make([]entry, 0, len(newest))
 	l.bytes = 0
 	for i, record := range l.records {
 		past := newest[string(record.Key)] != record.Offset || record.Value == nil && record.Offset < l.clean
@@ -92,7 +98,7 @@ func (l *log) tidy() {
 			continue
 		}
 		kept = append(kept, record)
-		l.bytes += size(record)
+		l.bytes += size(record.Record)
 	}
 	l.records = kept
 	l.clean = kept[len(kept)-1].Offset + 1
@@ -118,7 +124,10 @@ func (l *log) read(found []*kafka.Record, offset int64, limit int) (_ []*kafka.R
 		return found, max(from, l.end.Load()), from
 	}
 	rest = rest[:min(limit, len(rest))]
-	return append(found, rest...), rest[len(rest)-1].Offset + 1, from
+	for i := range rest {
+		found = append(found, rest[i].Record)
+	}
+	return found, rest[len(rest)-1].Offset + 1, from
 }
 
 // position is where a group begins to read: at its offset where it has one that is in

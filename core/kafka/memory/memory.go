@@ -109,4 +109,12 @@ func (r *Registry) Reset(name string) {
 	}
 }
 
+// Remove forgets the broker of a name, which nobody uses any more.
+func (r *Registry) Remove(name string) {
+	r.Reset(name)
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	delete(r.brokers, normal(name))
+}
+
 func fail(code kafka.Code, text string) *kafka.Error { return &kafka.Error{Code: code, Text: text} }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"prosody/core/kafka"
 )
@@ -17,6 +18,7 @@ type topic struct {
 	record    int  // bytes of a record
 	implied   bool // made by a subscription
 	logs      []*log
+	appended  *atomic.Int64 // of the broker
 }
 
 // blank tells whether nobody asked for the topic but subscribers, and nothing was written.
@@ -47,11 +49,14 @@ func check(name string) error {
 	return nil
 }
 
-func newTopic(settings Settings, wish kafka.Topic) (*topic, error) {
+func (b *Broker) newTopic(wish kafka.Topic) (*topic, error) {
+	settings := b.settings
 	if err := check(wish.Name); err != nil {
 		return nil, err
 	}
-	made := &topic{name: strings.Clone(wish.Name), retention: settings.Retention, record: settings.Record}
+	made := &topic{
+		name: strings.Clone(wish.Name), retention: settings.Retention, record: settings.Record, appended: &b.appended,
+	}
 	for name, value := range wish.Config {
 		if err := made.set(name, value); err != nil {
 			return nil, err
