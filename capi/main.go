@@ -25,6 +25,7 @@ import (
 	"prosody/capi/internal/record"
 	"prosody/capi/internal/slot"
 	"prosody/core/mock"
+	"prosody/core/observe/metric"
 	answers "prosody/core/peer"
 )
 
@@ -46,6 +47,7 @@ type process struct {
 	keyed    *keyed.Table
 	mocks    *mock.Worlds      // of clients in mock mode
 	peers    *answers.Exchange // the way of answers between them
+	metrics  *metric.Registry  // of all clients
 	poisoned atomic.Pointer[string]
 
 	mutex   sync.Mutex
@@ -60,6 +62,7 @@ var library = &process{
 	keyed:   keyed.New(),
 	mocks:   mock.NewWorlds(),
 	peers:   answers.NewExchange(),
+	metrics: metric.New(),
 	queues:  map[*queue.Queue]struct{}{},
 	clients: map[*peer]struct{}{},
 }

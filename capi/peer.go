@@ -50,7 +50,10 @@ func newPeer(plan *client.Plan, sink *queue.Queue) *peer {
 // build makes the core's client, tells what came of it and runs what waited for it.
 func (p *peer) build(tell func(error)) {
 	log := slog.New(lines.New(lines.Parse(p.plan.Log()), p.print))
-	deps := client.Deps{Memory: library.mocks.Brokers, Peers: library.peers, Log: log, Fault: func(err error) { library.poison("the consumer", err) }}
+	deps := client.Deps{
+		Memory: library.mocks.Brokers, Peers: library.peers, Metrics: library.metrics, Log: log,
+		Fault: func(err error) { library.poison("the consumer", err) },
+	}
 	if servers, mock := p.plan.Mock(); mock {
 		p.world = library.mocks.World(servers)
 		deps.Stores, deps.Clock = p.world.Stores, p.world.Clock

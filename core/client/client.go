@@ -18,6 +18,7 @@ import (
 	"prosody/core/fault"
 	"prosody/core/kafka/memory"
 	"prosody/core/observe"
+	"prosody/core/observe/metric"
 	"prosody/core/peer"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/mode"
@@ -47,6 +48,8 @@ type Deps struct {
 	// Clock tells when timers and retries are due and what has lived its time; nil: the
 	// real one. How long things take is measured in real time.
 	Clock clock.Clock
+	// Metrics, when set, reads the client's metrics as long as it lives.
+	Metrics *metric.Registry
 	// Fault, when set, hears of a fault of Prosody itself.
 	Fault func(err error)
 }
@@ -69,22 +72,26 @@ type Client struct {
 	deps     Deps
 	producer *producer.Producer
 	store    backend
+	times    *timed // the store, timed
 	readers  *publish.Readers
 	link     link
 	requests *request.Requester
 	answers  *respond.Responder // nil: the client is no subsystem
+	label    string
+	unseen   func(last *observe.Facts) // ends the metrics
 
 	mutex   sync.Mutex
 	phase   phase
 	moved   chan struct{}      // closed when the phase changes
 	run     *run               // nil: no consumer
+	past    *observe.Facts     // of the last run, at its end
 	abandon context.CancelFunc // ends a start
 }
 
 // run is a consumer and what belongs to it.
 type run struct {
 	consumer *consumer.Consumer
-	probe    *observe.Probe // nil: none
+	site     *site // nil: none
 	chain    *mode.Chain
 	keep     *keep
 }
@@ -126,11 +133,18 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 		defer cancel()
 		return nil, errors.Join(err, made.Close(ctx))
 	}
+	times := &timed{backend: opened}
 	readers := publish.New(publish.Options{
-		Store: opened, Catalog: opened, Window: plan.config.StateReadCache, Bytes: plan.config.StateReadCacheSize, Clock: deps.Clock,
+		Store: times, Catalog: times, Window: plan.config.StateReadCache, Bytes: plan.config.StateReadCacheSize, Clock: deps.Clock,
 	})
-	c := &Client{plan: plan, deps: deps, producer: made, store: opened, readers: readers, moved: make(chan struct{})}
+	c := &Client{
+		plan: plan, deps: deps, producer: made, store: times, times: times, readers: readers, label: label(), moved: make(chan struct{}),
+		unseen: func(*observe.Facts) {},
+	}
 	c.converse()
+	if deps.Metrics != nil {
+		c.unseen = deps.Metrics.Add(c.Facts)
+	}
 	return c, nil
 }
 

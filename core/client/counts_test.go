@@ -45,7 +45,7 @@ func TestCallsOfTheStore(t *testing.T) {
 		require.Eventually(t, func() bool { return handled.Load() == count }, 10*time.Second, time.Millisecond)
 		require.Eventually(t, func() bool {
 			now := client.current()
-			return now.consumer.Snapshot().Running == 0 && now.keep.keys().Unwritten == 0
+			return now.consumer.Snapshot().Running == 0 && now.keep.Keeper.Snapshot().Unwritten == 0
 		}, 10*time.Second, time.Millisecond)
 		handled.Store(0)
 	}

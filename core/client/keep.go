@@ -158,18 +158,6 @@ func (k *keep) close() error {
 	return nil
 }
 
-// Keys is what is kept of keys in memory.
-type Keys struct {
-	Loaded    int   `json:"loaded"`
-	Bytes     int64 `json:"bytes"`
-	Unwritten int   `json:"unwritten"` // that have marks which are not written yet
-}
-
-func (k *keep) keys() *Keys {
-	loaded, bytes, unwritten := k.Keeper.Stats()
-	return &Keys{loaded, bytes, unwritten}
-}
-
 // register records the consumer's collections where services find them.
 func (k *keep) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connecting)

@@ -68,7 +68,7 @@ func TestManyKeys(t *testing.T) {
 				early = heap
 			}
 			t.Logf("%8d sent, %8d handled, %8d committed, %5.1f s: heap %d KiB, resident %d KiB, %d goroutines, %+v", n, handled.Load(), committed,
-				time.Since(began).Seconds(), heap>>10, resident, runtime.NumGoroutine(), *client.current().keep.keys())
+				time.Since(began).Seconds(), heap>>10, resident, runtime.NumGoroutine(), client.current().keep.Keeper.Snapshot())
 		}
 		flying <- struct{}{}
 		record := producer.Outgoing{Topic: name, Key: fmt.Sprint("key-", n), Payload: []byte(`{"id":"one","n":1}`)}
@@ -82,9 +82,9 @@ func TestManyKeys(t *testing.T) {
 		}
 	}
 	require.Eventually(t, func() bool { return handled.Load() == int64(count) }, time.Minute, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return client.current().keep.keys().Unwritten == 0 }, time.Minute, 10*time.Millisecond)
-	keys := client.current().keep.keys()
-	t.Logf("%d keys in %s: %+v", count, time.Since(began), *keys)
+	require.Eventually(t, func() bool { return client.current().keep.Keeper.Snapshot().Unwritten == 0 }, time.Minute, 10*time.Millisecond)
+	keys := client.current().keep.Keeper.Snapshot()
+	t.Logf("%d keys in %s: %+v", count, time.Since(began), keys)
 	require.LessOrEqual(t, keys.Loaded, 4096)
 	if outside {
 		require.Greater(t, committed, int64(count/2), "offset commits do not keep up")

@@ -11,7 +11,6 @@ import (
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
-	"prosody/core/observe"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/gate"
 	"prosody/core/pipeline/mode"
@@ -65,8 +64,8 @@ func (c *Client) start(ctx context.Context, host Host) (*run, error) {
 	if made.chain, err = c.compose(host, made.keep); err != nil {
 		return failed(err)
 	}
-	if !settings.Mock && settings.ProbePort >= 0 {
-		if made.probe, err = observe.Listen(settings.ProbePort, c, c.target("prosody.probe")); err != nil {
+	if settings.ProbePort >= 0 {
+		if made.site, err = c.open(); err != nil {
 			return failed(err)
 		}
 	}
@@ -107,8 +106,8 @@ func (c *Client) end(run *run) error {
 	if run.chain != nil {
 		run.chain.Close()
 	}
-	if run.probe != nil {
-		err = errors.Join(err, c.silence(run.probe))
+	if run.site != nil {
+		err = errors.Join(err, run.site.close())
 	}
 	return err
 }
@@ -149,20 +148,16 @@ func (c *Client) Unsubscribe(ctx context.Context) error {
 // stop ends the consumer and what belongs to it. Nobody else does so meanwhile.
 func (c *Client) stop(ctx context.Context) error {
 	running := c.current()
-	err := errors.Join(running.consumer.Stop(ctx), c.end(running))
+	err := running.consumer.Stop(ctx)
+	past := c.Facts()
+	err = errors.Join(err, c.end(running))
 	c.mutex.Lock()
-	c.run = nil
+	c.run, c.past = nil, past
 	c.mutex.Unlock()
 	if err != nil {
 		return fault.Wrap(fault.Kafka, err, "the consumer did not stop cleanly")
 	}
 	return nil
-}
-
-func (c *Client) silence(probe *observe.Probe) error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
-	defer cancel()
-	return probe.Close(ctx)
 }
 
 // Shutdown stops the consumer and closes the client. All calls wait for the same
@@ -196,6 +191,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	if err = errors.Join(err, c.producer.Close(flush), c.link.Close(flush), c.store.Close()); err != nil {
 		c.target("prosody.client").Error("shutdown was not clean", "error", err)
 	}
+	c.unseen(c.last())
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.move(closed)

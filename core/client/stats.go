@@ -2,48 +2,64 @@ package client
 
 import (
 	"encoding/json"
+	"fmt"
+	"sync/atomic"
 
-	"prosody/core/consumer"
-	"prosody/core/peer"
-	"prosody/core/pipeline"
-	"prosody/core/producer"
-	"prosody/core/request"
-	"prosody/core/respond"
-	"prosody/core/timer"
+	"prosody/core/observe"
 )
 
-// Stats is what a client can tell about itself.
-type Stats struct {
-	State    string             `json:"state"`
-	Stalled  []string           `json:"stalled"`
-	Producer producer.Stats     `json:"producer"`
-	Requests request.Stats      `json:"requests"`
-	Answers  *respond.Stats     `json:"answers,omitempty"` // of a subsystem
-	Peers    peer.Stats         `json:"peers"`
-	Pipeline *pipeline.Snapshot `json:"pipeline,omitempty"`
-	Consumer *consumer.Snapshot `json:"consumer,omitempty"`
-	Timers   *timer.Facts       `json:"timers,omitempty"`
-	Keys     *Keys              `json:"keys,omitempty"`
+// number counts the clients of the process.
+var number atomic.Int64
+
+// label names a client among those of its process.
+func label() string { return fmt.Sprintf("prosody-%d", number.Add(1)) }
+
+// Facts tells what the client knows of itself.
+func (c *Client) Facts() *observe.Facts {
+	facts := &observe.Facts{
+		Client: c.label, Stalled: c.Stalled(), Port: -1,
+		Producer: c.producer.Stats(), Sends: c.producer.Times(), Store: c.times.calls.Snapshot(),
+	}
+	facts.Requests, facts.Peers = c.requests.Stats(), c.link.Stats()
+	if c.answers != nil {
+		answers := c.answers.Stats()
+		facts.Answers = &answers
+	}
+	state, err := c.State()
+	facts.State = state.String()
+	if err != nil {
+		facts.State = "configuration failed"
+	}
+	running := c.current()
+	if running == nil {
+		return facts
+	}
+	if running.site != nil {
+		facts.Port = running.site.probe.Port()
+	}
+	events, chain, member := running.chain.Counts.Snapshot(), running.chain.Snapshot(), running.consumer.Snapshot()
+	timers, keys := running.keep.timers.Snapshot(), running.keep.Keeper.Snapshot()
+	cells, records := running.keep.state.Snapshot(), running.keep.loader.Snapshot()
+	facts.Pipeline, facts.Chain, facts.Consumer = &events, &chain, &member
+	facts.Timers, facts.Keys, facts.Cells, facts.Records = &timers, &keys, &cells, &records
+	return facts
+}
+
+// last gives the facts of a client that is over, with those of its last consumer.
+func (c *Client) last() *observe.Facts {
+	now := c.Facts()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.past == nil {
+		return now
+	}
+	last := *c.past
+	last.State, last.Producer, last.Sends, last.Store = now.State, now.Producer, now.Sends, now.Store
+	return &last
 }
 
 // Stats gives counters and the state of each partition as JSON.
-func (c *Client) Stats() ([]byte, error) {
-	stats := Stats{Stalled: c.Stalled(), Producer: c.producer.Stats(), Requests: c.requests.Stats(), Peers: c.link.Stats()}
-	if c.answers != nil {
-		answers := c.answers.Stats()
-		stats.Answers = &answers
-	}
-	state, err := c.State()
-	stats.State = state.String()
-	if err != nil {
-		stats.State = "configuration failed"
-	}
-	if running := c.current(); running != nil {
-		pipeline, consumer, timers := running.chain.Counts.Snapshot(), running.consumer.Snapshot(), running.keep.timers.Snapshot()
-		stats.Pipeline, stats.Consumer, stats.Timers, stats.Keys = &pipeline, &consumer, &timers, running.keep.keys()
-	}
-	return json.Marshal(stats)
-}
+func (c *Client) Stats() ([]byte, error) { return json.Marshal(c.Facts()) }
 
 func (s State) String() string {
 	switch s {

@@ -87,8 +87,14 @@ func (r *resolver) derive() {
 		c.StateCacheDir = filepath.Join(os.TempDir(), "prosody", "keyed-state")
 	}
 	c.Subsystem = strings.TrimSpace(c.Subsystem)
-	if c.Mock { // no socket, no records of its own
-		c.TelemetryEnabled, c.ProbePort = false, -1
+	if c.Mock { // no records of its own, and no socket that was not asked for
+		c.TelemetryEnabled = false
+		if c.Origin("probe_port") != Explicit {
+			c.ProbePort = -1
+		}
+	}
+	if c.Origin("status_page") == Defaulted {
+		c.StatusPage = c.Mock
 	}
 }
 

@@ -20,7 +20,7 @@ func core() []Option {
 			Help:  "What happens to an event whose handler fails: retried and deferred until it succeeds (pipeline), retried a few times and sent to `failure_topic` (low-latency), or logged (best-effort).",
 			field: func(c *Config) any { return &c.Mode }},
 		{Name: "mock", Area: AreaCore, Type: Bool, Default: "false", Stage: Create,
-			Help:  "Kafka and stores in memory; no socket is opened. Telemetry records and the probe server are off.",
+			Help:  "Kafka and stores in memory; no socket is opened. Telemetry records are off, and the probe server unless `probe_port` is set.",
 			field: func(c *Config) any { return &c.Mock }},
 
 		{Name: "subsystem", Area: AreaRequests, Type: String, Min: "1", Stage: Value, check: blank,

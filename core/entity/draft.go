@@ -206,7 +206,8 @@ func (d *draft) light() bool {
 }
 
 // write makes a draft durable; with the gate. It may be repeated after an error.
-func (r *record) write(ctx context.Context, d *draft) error {
+func (r *record) write(ctx context.Context, d *draft) (err error) {
+	defer func() { r.keeper.wrote(err) }()
 	// While the store was down, slabs may have become past and been cleared away.
 	if now := r.keeper.options.Clock.Now(); now.Sub(d.asked) > margin*time.Second {
 		r.mutex.Lock()

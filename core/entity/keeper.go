@@ -21,6 +21,8 @@ type Keeper struct {
 	slab    int64 // seconds
 	held    atomic.Bool
 
+	hits, loads, commits, failures atomic.Int64
+
 	mutex  sync.Mutex // after record.mutex
 	leases map[kafka.Partition]*Lease
 	keys   map[place]*record
@@ -60,12 +62,40 @@ func (k *Keeper) doubt() error {
 	return nil
 }
 
+// Facts are the records in memory and what was counted of them.
+type Facts struct {
+	Loaded    int   `json:"loaded"`
+	Bytes     int64 `json:"bytes"`
+	Unwritten int   `json:"unwritten"` // that have marks which are not written yet
+	Hits      int64 `json:"hits"`      // uses of a record that memory answered
+	Loads     int64 `json:"loads"`     // those that read it from the store
+	Commits   int64 `json:"commits"`   // writes of changes
+	Failures  int64 `json:"failures"`  // of these writes
+}
+
 // Stats tells how many keys are in memory, their bytes, and how many have marks that
 // are not written yet.
 func (k *Keeper) Stats() (keys int, bytes int64, behind int) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	return len(k.keys), k.bytes, k.behind
+}
+
+// Snapshot reads the state.
+func (k *Keeper) Snapshot() Facts {
+	keys, bytes, behind := k.Stats()
+	return Facts{
+		Loaded: keys, Bytes: bytes, Unwritten: behind,
+		Hits: k.hits.Load(), Loads: k.loads.Load(), Commits: k.commits.Load(), Failures: k.failures.Load(),
+	}
+}
+
+// wrote counts a write of changes.
+func (k *Keeper) wrote(err error) {
+	k.commits.Add(1)
+	if err != nil {
+		k.failures.Add(1)
+	}
 }
 
 // Open gives the record of a key, loaded. It needs a Close.
@@ -75,6 +105,11 @@ func (k *Keeper) Open(ctx context.Context, lease *Lease, key string) (*Entity, e
 		return nil, err
 	}
 	e := &Entity{record: r, lease: lease}
+	if r.fresh() {
+		k.hits.Add(1)
+		return e, nil
+	}
+	k.loads.Add(1)
 	if err := r.ensure(ctx, lease); err != nil {
 		e.Close()
 		return nil, err

@@ -31,6 +31,18 @@ const (
 	Unregistered             // permanent: a collection is not registered
 )
 
+// String is the kind in one word.
+func (k Kind) String() string {
+	names := [...]string{
+		"internal", "argument", "config", "state", "settled", "closed", "revoked", "timeout", "kafka", "store",
+		"cancelled", "too_large", "invalid", "exists", "unpublished", "identity", "unregistered",
+	}
+	if k < 0 || int(k) >= len(names) {
+		return "unknown"
+	}
+	return names[k]
+}
+
 // Error is an error with its kind.
 type Error struct {
 	Kind  Kind

@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"prosody/core/fault"
@@ -30,6 +31,8 @@ type Options struct {
 // Loader reads records. It needs a Close.
 type Loader struct {
 	options Options
+
+	hits, reads, failures atomic.Int64
 
 	mutex  sync.Mutex
 	reader kafka.Reader // nil before the first use
@@ -52,15 +55,36 @@ func New(options Options) *Loader {
 func (l *Loader) Read(ctx context.Context, at kafka.Partition, offset int64) (*kafka.Record, error) {
 	where := place{at, offset}
 	reader, record, err := l.look(where)
+	if record != nil {
+		l.hits.Add(1)
+	}
 	if record != nil || err != nil {
 		return record, err
 	}
+	l.reads.Add(1)
 	record, err = reader.Read(ctx, at, offset)
 	if err != nil {
+		l.failures.Add(1)
 		return nil, err
 	}
 	l.keep(where, record)
 	return record, nil
+}
+
+// Facts are what a loader has counted, and how many records it keeps.
+type Facts struct {
+	Hits     int64 `json:"hits"` // records that were kept
+	Reads    int64 `json:"reads"`
+	Failures int64 `json:"failures"`
+	Kept     int   `json:"kept"`
+}
+
+// Snapshot reads the state.
+func (l *Loader) Snapshot() Facts {
+	l.mutex.Lock()
+	kept := l.recent.Len()
+	l.mutex.Unlock()
+	return Facts{Hits: l.hits.Load(), Reads: l.reads.Load(), Failures: l.failures.Load(), Kept: kept}
 }
 
 // Kept gives a record that is in memory, or nil.

@@ -1,4 +1,5 @@
-// Package observe owns what operators see of a client. So far: the probes.
+// Package observe owns what operators see of a client: the facts that it tells of itself,
+// and the server of the probe port.
 package observe
 
 import (
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -30,15 +32,22 @@ type Probe struct {
 	done   chan struct{}
 }
 
-// Listen starts a probe server on all interfaces; port 0 takes a free one.
-func Listen(port int, health Health, log *slog.Logger) (*Probe, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
+// Site is what a probe server shows.
+type Site struct {
+	Health  Health
+	Metrics http.Handler // at /metrics; nil: none
+}
+
+// Listen starts a probe server: on all interfaces when host is empty. Port 0 takes a free
+// one.
+func Listen(host string, port int, site Site, log *slog.Logger) (*Probe, error) {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("probe_port %d: %w; set another port, or none", port, err)
 	}
 	probe := &Probe{
 		server: &http.Server{
-			Handler:           routes(health),
+			Handler:           site.routes(),
 			ReadHeaderTimeout: 5 * time.Second,
 			WriteTimeout:      5 * time.Second,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -46,6 +55,7 @@ func Listen(port int, health Health, log *slog.Logger) (*Probe, error) {
 		port: listener.Addr().(*net.TCPAddr).Port,
 		done: make(chan struct{}),
 	}
+	log.Info("probe server listens", "port", probe.port)
 	go func() {
 		defer close(probe.done)
 		if err := probe.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -68,14 +78,17 @@ func (p *Probe) Close(ctx context.Context) error {
 	return err
 }
 
-func routes(health Health) http.Handler {
+func (s Site) routes() http.Handler {
 	mux := http.NewServeMux()
-	for path, answer := range map[string]http.HandlerFunc{
-		"/readyz": func(w http.ResponseWriter, _ *http.Request) { ready(w, health) },
-		"/livez":  func(w http.ResponseWriter, _ *http.Request) { live(w, health) },
+	for path, answer := range map[string]http.Handler{
+		"/readyz":  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ready(w, s.Health) }),
+		"/livez":   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { live(w, s.Health) }),
+		"/metrics": s.Metrics,
 	} {
-		mux.HandleFunc("GET "+path, answer)
-		mux.HandleFunc("GET "+path+"/{$}", answer)
+		if answer != nil {
+			mux.Handle("GET "+path, answer)
+			mux.Handle("GET "+path+"/{$}", answer)
+		}
 	}
 	return mux
 }

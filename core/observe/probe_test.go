@@ -38,7 +38,7 @@ func ask(t *testing.T, probe *Probe, method, path string) (int, string) {
 func TestProbesFollowTheHealth(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	state := &health{}
-	probe, err := Listen(0, state, slog.New(slog.DiscardHandler))
+	probe, err := Listen("127.0.0.1", 0, Site{Health: state}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, probe.Close(context.Background())) }()
 
@@ -68,13 +68,13 @@ func TestProbesFollowTheHealth(t *testing.T) {
 func TestTakenPortNamesPortAndOption(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	log := slog.New(slog.DiscardHandler)
-	first, err := Listen(0, &health{}, log)
+	first, err := Listen("127.0.0.1", 0, Site{Health: &health{}}, log)
 	require.NoError(t, err)
-	_, err = Listen(first.Port(), &health{}, log)
+	_, err = Listen("127.0.0.1", first.Port(), Site{Health: &health{}}, log)
 	require.ErrorContains(t, err, fmt.Sprintf("probe_port %d", first.Port()))
 	require.NoError(t, first.Close(context.Background()))
 
-	again, err := Listen(first.Port(), &health{}, log)
+	again, err := Listen("127.0.0.1", first.Port(), Site{Health: &health{}}, log)
 	require.NoError(t, err, "the port is free after Close")
 	require.NoError(t, again.Close(context.Background()))
 }

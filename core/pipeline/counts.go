@@ -1,6 +1,11 @@
 package pipeline
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"prosody/core/event"
+	"prosody/core/tally"
+)
 
 // Counts is what the middleware of one chain has counted. All but Waiting only grow.
 type Counts struct {
@@ -18,6 +23,15 @@ type Counts struct {
 	Lost        atomic.Int64 // deferred events whose record is not in the log any more
 	Unstored    atomic.Int64 // failed attempts to read or write a key's record
 	Waiting     atomic.Int64 // events that wait for a permit now
+
+	Times tally.Family[Attempt] // how long the host's handler took
+}
+
+// Attempt is what the times of handlers are told apart by.
+type Attempt struct {
+	Topic string
+	Kind  event.Kind
+	Class Class
 }
 
 // Snapshot is the value of Counts at one moment.
@@ -36,6 +50,8 @@ type Snapshot struct {
 	Lost        int64 `json:"deferred_lost"`
 	Unstored    int64 `json:"store_failures"`
 	Waiting     int64 `json:"waiting"`
+
+	Times map[Attempt]tally.Durations `json:"-"`
 }
 
 // Snapshot reads the counters.
@@ -55,5 +71,6 @@ func (c *Counts) Snapshot() Snapshot {
 		Lost:        c.Lost.Load(),
 		Unstored:    c.Unstored.Load(),
 		Waiting:     c.Waiting.Load(),
+		Times:       c.Times.Snapshot(),
 	}
 }

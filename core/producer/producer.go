@@ -17,6 +17,7 @@ import (
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
+	"prosody/core/tally"
 )
 
 // Options says how to send.
@@ -65,6 +66,9 @@ type Stats struct {
 	Late       int64 `json:"late"` // reports that came after the time-out
 }
 
+// Done is the label of sends that succeeded.
+const Done = "done"
+
 // Producer sends records. It is safe for use by many goroutines.
 type Producer struct {
 	options   Options
@@ -78,11 +82,14 @@ type Producer struct {
 	result    error
 
 	pending, sent, failed, duplicates, timeouts, late atomic.Int64
+
+	times tally.Family[string]
 }
 
 // send is one record on its way.
 type send struct {
 	entry  deadline.Entry[*send]
+	began  time.Time
 	record kafka.Record
 	inline [4]kafka.Header // room for the usual few headers
 	done   func(Sent)
@@ -185,6 +192,9 @@ func (p *Producer) Stats() Stats {
 	}
 }
 
+// Times tells how long sends took, by their end: Done, or the kind of fault.
+func (p *Producer) Times() map[string]tally.Durations { return p.times.Snapshot() }
+
 // delivered takes the adapter's report.
 func (p *Producer) delivered(s *send, report kafka.Delivery) {
 	result := Sent{Partition: report.Partition, Offset: report.Offset}
@@ -239,6 +249,7 @@ func (p *Producer) land(s *send, ok bool) {
 // begin starts the time of a send; false when the producer is closed.
 func (p *Producer) begin(s *send) bool {
 	p.pending.Add(1)
+	s.began = time.Now()
 	if p.deadlines.Add(&s.entry) {
 		return true
 	}
@@ -251,8 +262,19 @@ func (p *Producer) finish(s *send, result Sent) bool {
 	if !p.forget(s) {
 		return false
 	}
+	p.took(s, result)
 	s.done(result)
 	return true
+}
+
+// took counts how long a send took, unless it was a duplicate of another.
+func (p *Producer) took(s *send, result Sent) {
+	switch {
+	case result.Err != nil:
+		p.times.Of(result.Err.Kind.String()).Note(time.Since(s.began))
+	case result.Partition >= 0:
+		p.times.Of(Done).Note(time.Since(s.began))
+	}
 }
 
 func (p *Producer) forget(s *send) bool {
@@ -279,7 +301,9 @@ func (p *Producer) expire(s *send) {
 			problem.Text += "; the last trouble of the client: " + trouble
 		}
 	}
-	s.done(Sent{Partition: -1, Offset: -1, Err: problem})
+	result := Sent{Partition: -1, Offset: -1, Err: problem}
+	p.took(s, result)
+	s.done(result)
 }
 
 // troubled is an adapter that tells why nothing gets through; empty: it knows of nothing.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"prosody/core/clock"
 	"prosody/core/config"
@@ -27,6 +28,7 @@ type Options struct {
 // Registry is the collections of one consumer. A nil one has none.
 type Registry struct {
 	options     Options
+	counts      counts
 	collections map[string]config.Collection
 }
 
@@ -228,10 +230,16 @@ func act[T any](ctx context.Context, b *base, changes bool, work func(v *view) (
 	for {
 		result, lack, err := step(b, changes, extra, work)
 		if err != nil || lack == nil {
+			if extra == nil {
+				b.session.registry.counts.hits.Add(1)
+			}
 			return result, err
 		}
 		if now(ctx) {
 			return result, ErrPending
+		}
+		if extra == nil {
+			b.session.registry.counts.misses.Add(1)
 		}
 		more, err := b.fetch(ctx, lack)
 		if err != nil {
@@ -362,7 +370,9 @@ func (b *base) points(ctx context.Context, f *fetched, coordinates []string) err
 		for i, coordinate := range some {
 			slots[i] = slot(b.definition.Name, b.section(), coordinate)
 		}
+		began := time.Now()
 		rows, err := b.session.record.Get(ctx, slots...)
+		b.session.registry.read(began, len(rows), err)
 		if err != nil {
 			return err
 		}
@@ -380,7 +390,9 @@ func (b *base) points(ctx context.Context, f *fetched, coordinates []string) err
 }
 
 func (b *base) rows(ctx context.Context, f *fetched, over *span, limit int) error {
+	began := time.Now()
 	rows, more, err := b.session.record.Scan(ctx, over.rows(b.definition.Name), over.backward, limit)
+	b.session.registry.read(began, len(rows), err)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ import (
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/store"
+	"prosody/core/tally"
 )
 
 // Lease is one assignment of a partition. Leases are compared.
@@ -94,6 +95,7 @@ const (
 type Timers struct {
 	options Options
 	loads   chan struct{} // permits to read records
+	late    tally.Histogram
 
 	mutex  sync.Mutex // guards the rest
 	parts  map[Lease]*part
@@ -231,6 +233,8 @@ type Facts struct {
 	Retries int     `json:"retries"` // retries handed out
 	Overdue int     `json:"overdue"`
 	Oldest  float64 `json:"oldest"` // seconds that the earliest is overdue
+
+	Late tally.Durations `json:"-"` // from when it was due to when it was handed out
 }
 
 // Snapshot reads the state.
@@ -238,7 +242,7 @@ func (t *Timers) Snapshot() Facts {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	now := t.options.Clock.Now().UnixMilli()
-	facts := Facts{Firing: t.out[event.Timer], Retries: t.out[event.Retry]}
+	facts := Facts{Firing: t.out[event.Timer], Retries: t.out[event.Retry], Late: t.late.Snapshot()}
 	for _, p := range t.parts {
 		facts.Waiting += p.agenda.size()
 		for _, e := range p.agenda.entries {
@@ -347,6 +351,7 @@ func (t *Timers) step(now time.Time) (fires []Fire, next time.Duration) {
 				break
 			}
 			fires = append(fires, first.fire(kind))
+			t.late.Note(now.Sub(time.UnixMilli(due)))
 			t.out[kind]++
 			if first.agenda.wants() {
 				poke(first.loader.wake)

@@ -67,8 +67,7 @@ func (g *Gate) Open(topic string) bool {
 	if found == nil {
 		return true
 	}
-	all, failed := found.sum(g.now())
-	return all < g.options.Least || float64(failed) < g.options.Threshold*float64(all)
+	return g.open(found.sum(g.now()))
 }
 
 func (g *Gate) note(topic string, failed bool) {

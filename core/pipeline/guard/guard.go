@@ -7,19 +7,25 @@ package guard
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"prosody/core/pipeline"
 )
 
-// New wraps the host's handler. It counts attempts and how they end.
+// New wraps the host's handler. It counts attempts, how they end and
+// how long they take.
 func New(host pipeline.Handler, counts *pipeline.Counts) pipeline.Handler {
 	return pipeline.Func(func(ctx context.Context, invocation *pipeline.Invocation) (outcome pipeline.Outcome) {
 		counts.Attempts.Add(1)
+		began := time.Now()
 		defer func() {
 			if fault := recover(); fault != nil {
 				outcome = pipeline.Outcome{Class: pipeline.Transient, Text: "handler panicked: " + describe(fault)}
 			}
 			outcome = proper(outcome)
+			counts.Times.Of(pipeline.Attempt{
+				Topic: invocation.Event.Topic, Kind: invocation.Event.Kind, Class: outcome.Class,
+			}).Note(time.Since(began))
 			switch outcome.Class {
 			case pipeline.Success:
 				counts.Successes.Add(1)

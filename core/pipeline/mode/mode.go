@@ -94,6 +94,8 @@ type Chain struct {
 	handler   pipeline.Handler
 	scheduler *schedule.Scheduler
 	timeouts  *timeout.Handler
+	gate      *gate.Gate         // nil: nothing is deferred
+	monopoly  *monopoly.Monopoly // nil: no limit
 }
 
 // New composes the chain of a mode.
@@ -137,7 +139,11 @@ func New(o Options) (*Chain, error) {
 		if o.Monopoly != nil {
 			share := *o.Monopoly
 			share.Clock, share.Log = o.Clock, o.Log
-			once = monopoly.New(share).Wrap(once)
+			c.monopoly = monopoly.New(share)
+			once = c.monopoly.Wrap(once)
+		}
+		if o.Defer {
+			c.gate = doors
 		}
 		c.handler = repeat(queued(once), retry.Unlimited)
 	case LowLatency:
@@ -169,9 +175,6 @@ func (c *Chain) Handle(ctx context.Context, invocation *pipeline.Invocation) pip
 
 // Late lists the attempts that are over their time and still run.
 func (c *Chain) Late() []timeout.Late { return c.timeouts.Late() }
-
-// Running tells how many handlers hold a permit.
-func (c *Chain) Running() int { return c.scheduler.Running() }
 
 // Close stops the timers of the chain.
 func (c *Chain) Close() { c.timeouts.Close() }

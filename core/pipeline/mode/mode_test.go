@@ -89,7 +89,7 @@ func TestModes(t *testing.T) {
 				assert.Equal(t, c.attempts-1, counts.Retries)
 				assert.Equal(t, c.letters, letters)
 				assert.Equal(t, c.dropped, counts.Discarded)
-				assert.Zero(t, chain.Running())
+				assert.Zero(t, chain.Snapshot().Used)
 			})
 		})
 	}

@@ -93,8 +93,11 @@ func (m *Monopoly) share(where place) float64 {
 	if found == nil {
 		return 0
 	}
-	now := m.options.Clock.Now().UnixNano()
-	u := found.Value.(*usage)
+	return m.shared(found.Value.(*usage), m.options.Clock.Now().UnixNano())
+}
+
+// shared is the share of a usage; under the mutex.
+func (m *Monopoly) shared(u *usage, now int64) float64 {
 	u.turn(now / int64(m.step))
 	var total time.Duration
 	for _, spent := range u.slots {

@@ -95,6 +95,9 @@ func (s *Scheduler) Wrap(next pipeline.Handler) pipeline.Handler {
 	})
 }
 
+// Permits tells how many there are.
+func (s *Scheduler) Permits() int { return s.options.Concurrency }
+
 // Running tells how many permits are held.
 func (s *Scheduler) Running() int {
 	s.mutex.Lock()
