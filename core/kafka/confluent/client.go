@@ -43,7 +43,7 @@ func connect(what string, properties map[string]string, log func(int, string), r
 		}
 		return nil, fail(kafka.BadConfig, what+": "+text)
 	}
-	c := &client{library: made, log: log}
+	c := &client{library: made, log: heard(log)}
 	c.readers.Go(func() {
 		for line := range made.Logs() {
 			if c.log != nil {

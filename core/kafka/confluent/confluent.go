@@ -81,6 +81,19 @@ func redact(name, value, text string) string {
 	return text
 }
 
+// heard is a log without what librdkafka says of properties for another kind of client:
+// all kinds are given the same.
+func heard(log func(level int, text string)) func(level int, text string) {
+	if log == nil {
+		return nil
+	}
+	return func(level int, text string) {
+		if !strings.Contains(text, " property and will be ignored by this ") {
+			log(level, text)
+		}
+	}
+}
+
 // Names of topics: what brokers allow.
 const longest = 249
 

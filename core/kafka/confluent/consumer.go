@@ -100,7 +100,7 @@ func (Cluster) Consumer(config kafka.ConsumerConfig) (kafka.Consumer, error) {
 		return nil, err
 	}
 	return &consumer{
-		native: native, group: config.Group, log: config.OnLog,
+		native: native, group: config.Group, log: heard(config.OnLog),
 		slots: map[kafka.Partition]*slot{}, waiting: map[kafka.Partition]bool{}, names: map[string]string{},
 		counts: map[string]int{},
 	}, nil

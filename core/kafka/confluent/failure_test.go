@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -266,4 +267,41 @@ func TestFull(t *testing.T) {
 	require.NoError(t, producer.Produce(record, func(kafka.Delivery) { done.Add(1) }))
 	require.NoError(t, producer.Close(t.Context()))
 	assert.EqualValues(t, 11, done.Load())
+}
+
+// A property that is for another kind of client is no reason to warn: all are given the same.
+func TestPropertiesOfOtherClients(t *testing.T) {
+	var mutex sync.Mutex
+	var lines []string
+	note := func(_ int, text string) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		lines = append(lines, text)
+	}
+	said := func(text string) (count int) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		for _, line := range lines {
+			if strings.Contains(line, text) {
+				count++
+			}
+		}
+		return count
+	}
+	servers := []string{"127.0.0.1:1"}
+	properties := map[string]string{"fetch.min.bytes": "2", "linger.ms": "5"}
+	made, err := Cluster{}.Producer(kafka.ProducerConfig{Servers: servers, SendTimeout: time.Second, Properties: properties, OnLog: note})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return said("refused") > 0 }, 30*time.Second, 10*time.Millisecond)
+	require.NoError(t, made.Close(t.Context()))
+	heard := said("refused")
+	consumer, err := Cluster{}.Consumer(kafka.ConsumerConfig{Servers: servers, Group: fresh(), Properties: properties, OnLog: note})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Subscribe([]string{fresh()}))
+	require.Eventually(t, func() bool {
+		consumer.Poll(10*time.Millisecond, 10)
+		return said("refused") > heard
+	}, 30*time.Second, time.Millisecond)
+	_ = consumer.Close()
+	assert.Zero(t, said("will be ignored"))
 }

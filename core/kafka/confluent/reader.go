@@ -95,7 +95,7 @@ func (Cluster) Reader(config kafka.ReaderConfig) (kafka.Reader, error) {
 		return nil, fail(kafka.BadConfig, "reader: "+text)
 	}
 	r := &seeker{
-		library: made, timeout: config.Timeout, discard: int64(max(0, config.Discard)), log: config.OnLog,
+		library: made, timeout: config.Timeout, discard: int64(max(0, config.Discard)), log: heard(config.OnLog),
 		wanted: make(chan *want), quit: make(chan struct{}), ended: make(chan struct{}), passes: map[kafka.Partition]*pass{},
 	}
 	if r.timeout <= 0 {
