@@ -85,6 +85,7 @@ type Client struct {
 	moved   chan struct{}      // closed when the phase changes
 	run     *run               // nil: no consumer
 	past    *observe.Facts     // of the last run, at its end
+	before  *consumer.Consumer // a consumer whose handlers may still run; nil: none
 	abandon context.CancelFunc // ends a start
 }
 

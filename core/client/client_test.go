@@ -210,3 +210,30 @@ func TestDeafHandlerIsNamedAndDoesNotHoldUpTheEnd(t *testing.T) {
 	require.Less(t, time.Since(began), 8*time.Second)
 	close(release)
 }
+
+// A handler that could not be stopped keeps its key also from the next subscription.
+func TestDeafHandlerKeepsItsKeyFromTheNextSubscription(t *testing.T) {
+	client := open(t, map[string]string{"shutdown_timeout": "100ms"})
+	release, entered := make(chan struct{}), make(chan struct{})
+	require.NoError(t, client.Subscribe(t.Context(), pipeline.Func(
+		func(context.Context, *pipeline.Invocation) pipeline.Outcome {
+			close(entered)
+			<-release
+			return pipeline.Outcome{Class: pipeline.Success}
+		})))
+	send(t, client, "deaf", "1")
+	<-entered
+	require.NoError(t, client.Unsubscribe(t.Context()))
+	handled := make(chan string, 10)
+	require.NoError(t, client.Subscribe(t.Context(), pipeline.Func(
+		func(_ context.Context, invocation *pipeline.Invocation) pipeline.Outcome {
+			handled <- invocation.Event.Key
+			return pipeline.Outcome{Class: pipeline.Success}
+		})))
+	send(t, client, "other", "1")
+	require.Equal(t, "other", <-handled)
+	require.Empty(t, handled)
+	close(release)
+	require.Equal(t, "deaf", <-handled)
+	require.NoError(t, client.Shutdown(t.Context()))
+}

@@ -92,6 +92,7 @@ func (c *Client) start(ctx context.Context, host Host) (*run, error) {
 		Invalid:         c.invalid(made.chain),
 		Ledger:          made.keep,
 		Timers:          made.keep.timers,
+		Before:          c.before,
 	})
 	if err != nil {
 		return failed(err)
@@ -152,7 +153,10 @@ func (c *Client) stop(ctx context.Context) error {
 	past := c.Facts()
 	err = errors.Join(err, c.end(running))
 	c.mutex.Lock()
-	c.run, c.past = nil, past
+	c.run, c.past, c.before = nil, past, nil
+	if running.consumer.Active() > 0 {
+		c.before = running.consumer
+	}
 	c.mutex.Unlock()
 	if err != nil {
 		return fault.Wrap(fault.Kafka, err, "the consumer did not stop cleanly")

@@ -58,6 +58,9 @@ type Options struct {
 	Timers *timer.Timers
 	// Fault, when set, hears of a fault of Prosody itself.
 	Fault func(err error)
+	// Before is the member that this one follows in the process; nil: none. Keys whose
+	// handlers it could not stop wait for them.
+	Before *Consumer
 }
 
 // Ledger keeps what is durable about the keys of assigned partitions. Only Flush may
@@ -101,6 +104,8 @@ type Consumer struct {
 	held     time.Time // since when the group does not know this member; zero: it does
 	doubt    time.Time // the hold ends then, if the group has said nothing; zero: it does not
 	silence  time.Duration
+	bars     map[partition.Gated]partition.Token // of handlers of Before; nil: none
+	heir     *Consumer                           // hears of the ends of handlers; nil: nobody
 
 	polled   atomic.Int64 // when Poll came back, in Unix nanoseconds
 	idle     atomic.Int32
@@ -171,6 +176,7 @@ func Start(ctx context.Context, options Options) (*Consumer, error) {
 		return nil, err
 	}
 	c.polled.Store(time.Now().UnixNano())
+	c.inherit(options.Before)
 	if options.Timers != nil {
 		options.Timers.Start(c.fire)
 	}

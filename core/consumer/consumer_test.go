@@ -278,6 +278,76 @@ func TestKeyWaitsForItsOldHandlerWhenThePartitionComesBack(t *testing.T) {
 	})
 }
 
+// The same, when the process has left the group and come again, even twice.
+func TestKeyWaitsForItsOldHandlerInTheMembersAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := newBench(t, 1), newLedger()
+		release := make(chan struct{})
+		var calls atomic.Int64
+		options := b.options(func(_ context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+			l.begin(inv.Event)
+			defer l.end(inv.Event)
+			if inv.Event.Key == "deaf" && calls.Add(1) == 1 {
+				<-release
+			}
+			return pipeline.Outcome{Class: pipeline.Success}
+		})
+		b.send("deaf", "1")
+		b.send("deaf", "2")
+		c := b.start(options)
+		b.eventually(func() bool { return calls.Load() == 1 }, "running")
+		for n := range 2 {
+			b.stop(c)
+			assert.Equal(t, 1, c.Active())
+			options.Before = c
+			c = b.start(options)
+			b.send("other", fmt.Sprint(n))
+			b.eventually(func() bool { return slices.Contains(l.of("other"), fmt.Sprint(n)) }, "the other key runs in the new member")
+			time.Sleep(time.Minute)
+			assert.Equal(t, []string{"1"}, l.of("deaf"))
+			assert.Equal(t, 1, c.Snapshot().Abandoned)
+		}
+		close(release)
+		b.eventually(func() bool { return b.committed(1) == 4 }, "the key goes on")
+		assert.Equal(t, []string{"1", "1", "2"}, l.of("deaf"))
+		assert.Empty(t, l.faults)
+		assert.Zero(t, c.Active())
+		b.stop(c)
+		assert.Zero(t, c.Snapshot().Workers)
+	})
+}
+
+// A member that goes on before the one before has ended: its handlers still count, and
+// their keys wait all the same.
+func TestMemberAfterOneThatStillStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, l := newBench(t, 1), newLedger()
+		var calls atomic.Int64
+		options := b.options(func(_ context.Context, inv *pipeline.Invocation) pipeline.Outcome {
+			l.begin(inv.Event)
+			defer l.end(inv.Event)
+			if calls.Add(1) == 1 {
+				time.Sleep(5 * time.Second)
+			}
+			return pipeline.Outcome{Class: pipeline.Success}
+		})
+		b.send("k", "1")
+		c := b.start(options)
+		b.eventually(func() bool { return calls.Load() == 1 }, "running")
+		impatient, stop := context.WithTimeout(t.Context(), time.Millisecond)
+		defer stop()
+		assert.ErrorIs(t, c.Stop(impatient), context.DeadlineExceeded)
+		options.Before = c
+		next := b.start(options)
+		b.send("k", "2")
+		b.eventually(func() bool { return l.ended() == 2 }, "the key goes on")
+		assert.Equal(t, []string{"1", "2"}, l.of("k"))
+		assert.Empty(t, l.faults)
+		b.stop(c)
+		b.stop(next)
+	})
+}
+
 func TestNothingIsCommittedWhenLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)

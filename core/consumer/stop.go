@@ -88,7 +88,7 @@ func (c *Consumer) join() int {
 		workers, running := 0, 0
 		c.locked(func() {
 			facts := c.set.Snapshot(time.Now())
-			workers, running = c.workers, facts.Running+facts.Abandoned
+			workers, running = c.workers, facts.Running+facts.Abandoned-len(c.bars)
 		})
 		if workers <= running || time.Now().After(end) {
 			return workers

@@ -95,7 +95,9 @@ func (w *worker) next(ended partition.Start, class pipeline.Class) (start partit
 	c := w.consumer
 	held := ended.Tag.(*lease)
 	leaving, stopped := false, false
+	var heir *Consumer
 	c.locked(func() {
+		heir = c.heir
 		leaving = !held.final.IsZero()
 		counted := c.set.Done(ended.Token, class)
 		stopped = counted && !leaving && class != pipeline.Success && class != pipeline.Permanent
@@ -104,6 +106,9 @@ func (w *worker) next(ended partition.Start, class pipeline.Class) (start partit
 		}
 	})
 	c.ended(ended, class)
+	if heir != nil && ended.Event != nil {
+		heir.lift(partition.Gated{Partition: held.name, Key: ended.Event.Key})
+	}
 	if leaving {
 		poke(c.wake)
 	}
