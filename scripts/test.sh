@@ -97,6 +97,17 @@ ruby_tests() {
   grep -qE '^[1-9][0-9]* examples?, 0 failures$' <<<"$out" || { echo "pending or no examples"; return 1; }
 }
 
+# The suite of the Ruby package, which mirrors the one of Python. What a mode leaves out the other runs.
+ruby_suite() {  # NAME=VALUE...
+  local out rc
+  cd bindings/ruby || return 1
+  out=$(env "$@" rspec --options conformance/.rspec -I lib -I conformance conformance/*_spec.rb conformance/state/*_spec.rb 2>&1)
+  rc=$?
+  printf '%s\n' "$out"
+  ((rc == 0)) || return "$rc"
+  grep -qE '^[1-9][0-9]* examples?, 0 failures$' <<<"$out" || { echo "pending or no examples"; return 1; }
+}
+
 go_vet() { source build/env.sh && "$GO" vet ./...; }
 
 go_tests() {
@@ -147,8 +158,9 @@ report() {
   printf '%d passed, %d failed\n' "${#passed[@]}" "${#failed[@]}"
 }
 
-export -f pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests go_vet go_tests c_tests answers services_up durable
+export -f pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests ruby_suite go_vet go_tests c_tests answers services_up durable
 export root logs conformance
+[[ ! -d $conformance ]] || PROSODY_CONFORMANCE=$(realpath "$conformance") && export PROSODY_CONFORMANCE
 rm -f -- "$logs/started"
 trap 'report; exit 130' INT TERM
 
@@ -173,6 +185,9 @@ step store-faults 400 durable test_faults.py
 step demo 400 scripts/demo.sh
 step packages 400 scripts/packages.sh
 step scenarios 300 tests/scenarios/run.sh
+step ruby-conform-mock 600 ruby_suite
+step ruby-conform-fibers 600 ruby_suite CONFORMANCE_FIBERS=1
+step ruby-conform-real 900 ruby_suite CONFORMANCE_REAL=1
 if [[ -d $conformance ]]; then
   for suite in "${suites[@]}"; do
     name=${suite#test_}; name=${name%.py}

@@ -13,7 +13,10 @@ module Prosody
     # @param options [Hash, Configuration] values by name
     # @yieldparam configuration [Configuration]
     # @raise [NoMethodError] when no option has the name
+    # @raise [ArgumentError] when a value, or the whole, is of a wrong type
     def initialize(options = {})
+      raise ArgumentError, "expected a Hash of options, got #{options.class}" unless options.respond_to?(:to_hash)
+
       @values = {}
       options.to_hash.each { |name, value| public_send(:"#{name}=", value) }
       yield self if block_given?
