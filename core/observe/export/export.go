@@ -22,8 +22,6 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	logs "go.opentelemetry.io/otel/log"
-	"go.opentelemetry.io/otel/metric"
-	noop "go.opentelemetry.io/otel/metric/noop"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -111,9 +109,9 @@ func Adopt(environ map[string]string) error {
 }
 
 // New builds what the environment asks for. Signals whose settings are wrong are left
-// out and told by the error. failed hears of exports that fail, readers read metrics
-// beside the collector; with readers there is always a provider of metrics.
-func New(ctx context.Context, failed func(error), readers ...sdkmetric.Reader) (*Export, error) {
+// out and told by the error. failed hears of exports that fail; producers tell what the
+// metrics are at each export.
+func New(ctx context.Context, failed func(error), producers ...sdkmetric.Producer) (*Export, error) {
 	e := &Export{done: make(chan struct{})}
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return e, nil
@@ -128,22 +126,8 @@ func New(ctx context.Context, failed func(error), readers ...sdkmetric.Reader) (
 	}
 	problems = append(problems,
 		build(traces, func(protocol string) error { return e.trace(ctx, protocol, about) }),
-		build(logRecords, func(protocol string) error { return e.log(ctx, protocol, about) }))
-	var periodic []sdkmetric.Reader
-	problems = append(problems, build(metrics, func(protocol string) error {
-		exporter, err := meter(ctx, protocol)
-		if err == nil {
-			periodic = append(periodic, sdkmetric.NewPeriodicReader(exporter))
-		}
-		return err
-	}))
-	if all := append(periodic, readers...); len(all) > 0 {
-		options := []sdkmetric.Option{sdkmetric.WithResource(about)}
-		for _, reader := range all {
-			options = append(options, sdkmetric.WithReader(reader))
-		}
-		e.metrics = sdkmetric.NewMeterProvider(options...)
-	}
+		build(logRecords, func(protocol string) error { return e.log(ctx, protocol, about) }),
+		build(metrics, func(protocol string) error { return e.meter(ctx, protocol, about, producers) }))
 	return e, errors.Join(problems...)
 }
 
@@ -198,11 +182,23 @@ func (e *Export) trace(ctx context.Context, protocol string, about *resource.Res
 	return nil
 }
 
-func meter(ctx context.Context, protocol string) (sdkmetric.Exporter, error) {
+func (e *Export) meter(ctx context.Context, protocol string, about *resource.Resource, producers []sdkmetric.Producer) error {
+	var exporter sdkmetric.Exporter
+	var err error
 	if protocol == overGRPC {
-		return otlpmetricgrpc.New(ctx)
+		exporter, err = otlpmetricgrpc.New(ctx)
+	} else {
+		exporter, err = otlpmetrichttp.New(ctx)
 	}
-	return otlpmetrichttp.New(ctx)
+	if err != nil {
+		return err
+	}
+	var options []sdkmetric.PeriodicReaderOption
+	for _, each := range producers {
+		options = append(options, sdkmetric.WithProducer(each))
+	}
+	e.metrics = sdkmetric.NewMeterProvider(sdkmetric.WithResource(about), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter, options...)))
+	return nil
 }
 
 func (e *Export) log(ctx context.Context, protocol string, about *resource.Resource) error {
@@ -226,14 +222,6 @@ func (e *Export) Tracer() trace.Tracer {
 		return nil
 	}
 	return e.traces.Tracer(Scope)
-}
-
-// Meters gives the provider of metrics; one that records nothing when none are exported.
-func (e *Export) Meters() metric.MeterProvider {
-	if e.metrics == nil {
-		return noop.NewMeterProvider()
-	}
-	return e.metrics
 }
 
 // Logs gives the provider of log records; nil when none are exported.

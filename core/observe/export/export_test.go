@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	logs "go.opentelemetry.io/otel/log"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/goleak"
 )
@@ -47,10 +46,18 @@ func TestNothingIsBuiltWithoutAnEndpoint(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, e.Tracer())
 	require.Nil(t, e.Logs())
-	require.NotNil(t, e.Meters())
 	require.NoError(t, e.Flush(t.Context()))
 	require.NoError(t, e.Shutdown(t.Context()))
 	require.NoError(t, e.Shutdown(t.Context()))
+}
+
+// things is a producer of one metric.
+type things struct{}
+
+func (things) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
+	return []metricdata.ScopeMetrics{{Metrics: []metricdata.Metrics{{
+		Name: "things", Data: metricdata.Gauge[int64]{DataPoints: []metricdata.DataPoint[int64]{{Value: 1}}},
+	}}}}, nil
 }
 
 func TestAllSignalsArriveByBothProtocols(t *testing.T) {
@@ -59,11 +66,8 @@ func TestAllSignalsArriveByBothProtocols(t *testing.T) {
 			bare(t)
 			c := collect(t, protocol)
 			t.Setenv("OTEL_SERVICE_NAME", "orders")
-			e, err := New(t.Context(), quiet(t))
+			e, err := New(t.Context(), quiet(t), things{})
 			require.NoError(t, err)
-			count, err := e.Meters().Meter(Scope).Int64Counter("things")
-			require.NoError(t, err)
-			count.Add(t.Context(), 1)
 			var line logs.Record
 			line.SetBody(attribute.StringValue("hello"))
 			e.Logs().Logger(Scope).Emit(t.Context(), line)
@@ -160,20 +164,6 @@ func TestTheSamplerIsThatOfTheEnvironment(t *testing.T) {
 	}
 	require.NoError(t, e.Shutdown(within(t, 10*time.Second)))
 	require.InDelta(t, 200, len(c.names()), 100)
-}
-
-func TestReadersHearOfMetricsWithoutACollector(t *testing.T) {
-	bare(t)
-	reader := sdkmetric.NewManualReader()
-	e, err := New(t.Context(), quiet(t), reader)
-	require.NoError(t, err)
-	count, err := e.Meters().Meter(Scope).Int64Counter("things")
-	require.NoError(t, err)
-	count.Add(t.Context(), 3)
-	var found metricdata.ResourceMetrics
-	require.NoError(t, reader.Collect(t.Context(), &found))
-	require.Len(t, found.ScopeMetrics, 1)
-	require.NoError(t, e.Shutdown(t.Context()))
 }
 
 func TestAdoptTakesTheHostsVariables(t *testing.T) {
