@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import ctypes
 import logging
 import os
 import select
@@ -133,10 +134,27 @@ class Limbo(Queue):
             self.drain()
 
 
+def _main_interpreter() -> None:
+    """Refuses subinterpreters: they share the process, and end when they like."""
+    try:
+        api = ctypes.pythonapi
+        api.PyInterpreterState_Get.restype = ctypes.c_void_p
+        api.PyInterpreterState_GetID.restype = ctypes.c_int64
+        api.PyInterpreterState_GetID.argtypes = [ctypes.c_void_p]
+        number = api.PyInterpreterState_GetID(api.PyInterpreterState_Get())
+    except AttributeError:  # not CPython
+        return
+    if number != 0:
+        raise RuntimeError(
+            "Prosody cannot be used in a subinterpreter: use the main interpreter, or a process"
+        )
+
+
 class Runtime:
     """Owns the library, the ports and the open clients."""
 
     def __init__(self) -> None:
+        _main_interpreter()
         self.library = Library(locate.find())
         self.forked = False
         self.cores: set[Core] = set()
