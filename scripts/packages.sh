@@ -44,7 +44,9 @@ wheel() {
   bare "$work/venv/bin/pip" install -q --no-index --disable-pip-version-check "$work"/dist/*.whl
   inside wheel "$(bare "$work/venv/bin/python" -c 'from prosody import locate; print(locate.find())')"
   [[ $(bare "$work/venv/bin/python" -c 'import importlib.metadata as m; print(m.version("prosody"))') == "$version" ]]
-  bare "$work/venv/bin/python" -c 'import importlib.resources as r; assert (r.files("prosody") / "py.typed").is_file()'
+  bare "$work/venv/bin/python" -c 'import importlib.metadata as m, importlib.resources as r, prosody.testing
+assert (r.files("prosody") / "py.typed").is_file()
+assert [one.value for one in m.entry_points(group="pytest11", name="prosody")] == ["prosody.testing.plugin"]'
   story wheel "$work/venv/bin/python" demo/demo.py
 }
 

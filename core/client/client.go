@@ -123,6 +123,7 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 		SendTimeout: plan.config.SendTimeout,
 		Cache:       plan.config.IdempotenceCacheSize,
 		Clock:       clock.Real{},
+		Dates:       deps.Clock,
 		Log:         deps.Log.With("target", "prosody.producer"),
 	})
 	if err != nil {

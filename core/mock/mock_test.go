@@ -259,6 +259,10 @@ func TestRecordsAreInOrder(t *testing.T) {
 	require.Equal(t, all, r.sent("out"))
 	require.Empty(t, r.sent("nowhere"))
 	require.Len(t, r.world.Records("out", 98), 2)
+	r.world.Clock.Advance(time.Hour)
+	require.NoError(t, send(t, one, "out", "late", "100"))
+	later := r.world.Records("out", 99)
+	require.GreaterOrEqual(t, later[1].Timestamp-later[0].Timestamp, time.Hour.Milliseconds())
 	require.Empty(t, r.world.Records("out", 101))
 	require.IsType(t, []*kafka.Record{}, r.world.Records("out", 0))
 }

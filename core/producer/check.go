@@ -98,7 +98,7 @@ func (p *Producer) copy(o *Outgoing) *send {
 		block = append(block, bytes...)
 		return block[start:len(block):len(block)]
 	}
-	s.record = kafka.Record{Topic: strings.Clone(o.Topic), Timestamp: p.options.Clock.Now().UnixMilli()}
+	s.record = kafka.Record{Topic: strings.Clone(o.Topic), Timestamp: p.options.Dates.Now().UnixMilli()}
 	if !o.Raw || !o.Keyless {
 		block = append(block, o.Key...)
 		s.record.Key = block[:len(block):len(block)]

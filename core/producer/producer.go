@@ -29,6 +29,7 @@ type Options struct {
 	SendTimeout time.Duration // for the whole send with its acknowledgement; 0: none
 	Cache       int           // events remembered against duplicates; 0: none
 	Clock       clock.Clock
+	Dates       clock.Clock  // tells the timestamps of records; nil: Clock
 	Log         *slog.Logger // for the client library's own lines; nil: none
 }
 
@@ -100,6 +101,9 @@ type send struct {
 func New(options Options) (*Producer, error) {
 	if options.Source == "" {
 		return nil, fault.New(fault.Config, "source_system: must be set, since each record names its sender")
+	}
+	if options.Dates == nil {
+		options.Dates = options.Clock
 	}
 	inner, err := options.Cluster.Producer(kafka.ProducerConfig{
 		Servers:     options.Servers,

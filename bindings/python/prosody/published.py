@@ -31,17 +31,10 @@ V = TypeVar("V")
 D = TypeVar("D")
 
 
-class _Always:
-    """Stands for the attempt where there is none."""
-
-    _over = False
-
-
-_ALWAYS = _Always()
-
-
 class Published:
     """What the readers of all kinds have. They see what is committed."""
+
+    _over = False  # stands for the attempt: a scan keeps its reader
 
     def __init__(self, runtime: Runtime, reader: c_void_p, definition: Definition) -> None:
         self._runtime = runtime
@@ -60,7 +53,7 @@ class Published:
         )
         if status != native.OK:
             raise store.exception(status, store.error.category, native.text_of(store.error))
-        return make(store, store.token.value, _ALWAYS, self._definition, release=True)
+        return make(store, store.token.value, self, self._definition, release=True)
 
     def _ask(self, key: str, method: Any, *arguments: Any) -> Result[Any]:
         bound = self._at(key)
@@ -202,21 +195,26 @@ def open(core: Core, subsystem: str, definition: Any) -> Published:
     """The reader of a collection; it reads nothing yet."""
     if not isinstance(subsystem, str):
         raise TypeError(f"subsystem must be a str, not {type(subsystem).__name__}")
+    return reader(core, core.runtime.library.reader_open, subsystem, definition)
+
+
+def reader(core: Core, function: Any, place: str, definition: Any) -> Published:
+    """The reader that a function of the library opens at a place."""
     kind = next((_READERS[base] for base in type(definition).__mro__ if base in _READERS), None)
     if kind is None or definition.payload not in ("json", None):
         name = type(definition).__name__
         raise TypeError(f"expected a definition of a value, map, set or deque of JSON, not {name}")
-    library, reader, error = core.runtime.library, c_void_p(), native.make_error()
-    status = library.reader_open(
+    handle, error = c_void_p(), native.make_error()
+    status = function(
         core.handle,
-        native.view(subsystem.encode()),
+        native.view(place.encode()),
         byref(collection(definition, _window(definition.read_cache))),
-        byref(reader),
+        byref(handle),
         byref(error),
     )
     if status != native.OK:
-        raise library.fault(status, error)
-    return kind(core.runtime, reader, definition)
+        raise core.runtime.library.fault(status, error)
+    return kind(core.runtime, handle, definition)
 
 
 def _window(read_cache: Any) -> int:
