@@ -143,7 +143,11 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 		plan: plan, deps: deps, producer: made, store: times, times: times, readers: readers, label: label(), moved: make(chan struct{}),
 		unseen: func(*observe.Facts) {},
 	}
-	c.converse()
+	if err := c.converse(opened); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
+		defer cancel()
+		return nil, errors.Join(err, made.Close(ctx), opened.Close())
+	}
 	if deps.Metrics != nil {
 		c.unseen = deps.Metrics.Add(c.Facts)
 	}

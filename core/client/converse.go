@@ -9,6 +9,7 @@ import (
 	"prosody/core/peer"
 	"prosody/core/request"
 	"prosody/core/respond"
+	"prosody/core/store"
 )
 
 // link is the way of answers from and to other clients.
@@ -20,10 +21,14 @@ type link interface {
 }
 
 // converse makes what requests and answers need. Nothing listens before the first request.
-func (c *Client) converse() {
+func (c *Client) converse(opened backend) error {
 	var requests atomic.Pointer[request.Requester]
 	receive := func(answer peer.Answer) peer.Verdict { return requests.Load().Deliver(answer) }
-	c.link = c.deps.Peers.Join(receive)
+	if c.plan.config.Mock {
+		c.link = c.deps.Peers.Join(receive)
+	} else if err := c.network(opened, receive); err != nil {
+		return err
+	}
 	c.requests = request.New(request.Options{Send: c.producer.Send, Link: c.link, Clock: clock.Real{}})
 	requests.Store(c.requests)
 	if c.plan.config.Subsystem != "" {
@@ -31,6 +36,30 @@ func (c *Client) converse() {
 			Subsystem: c.plan.config.Subsystem, Deliver: c.link.Deliver, Clock: clock.Real{}, Log: c.target("prosody.respond"),
 		})
 	}
+	return nil
+}
+
+// network makes the link of a client in the network.
+func (c *Client) network(opened backend, receive func(peer.Answer) peer.Verdict) error {
+	directory, ok := opened.(store.Directory)
+	if !ok {
+		return fault.New(fault.Internal, "the store keeps no directory")
+	}
+	settings := c.plan.config
+	options := peer.Options{
+		Directory: directory, Receive: receive, Bind: settings.PeerBindAddress, Advertised: settings.PeerAdvertisedConnect,
+		Network: settings.PeerNetworkName, Capacity: settings.PeerCacheCapacity, Lease: settings.PeerRegistrationTTL,
+		Clock: clock.Real{}, Log: c.target("prosody.peer"), Fault: c.deps.Fault,
+	}
+	if settings.PeerTLS {
+		options.TLS = &peer.TLS{CA: settings.PeerTLSCA, Cert: settings.PeerTLSCert, Key: settings.PeerTLSKey, Verify: settings.PeerTLSVerify}
+	}
+	made, err := peer.New(options)
+	if err != nil {
+		return fault.Wrap(fault.Of(err), err, "failed to initialize requests")
+	}
+	c.link = made
+	return nil
 }
 
 // hush ends the requests and gives the answers the time to arrive.
