@@ -18,9 +18,10 @@ import (
 	"prosody/core/kafka/memory"
 	"prosody/core/pipeline"
 	"prosody/core/producer"
+	"prosody/core/store/disk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(disk.Afterglow)) }
 
 var registry = memory.NewRegistry(memory.Settings{})
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"prosody/core/clock"
 	"prosody/core/config"
 	"prosody/core/consumer"
 	"prosody/core/entity"
@@ -18,6 +19,7 @@ import (
 	"prosody/core/state"
 	"prosody/core/store"
 	"prosody/core/store/cassandra"
+	"prosody/core/store/disk"
 	"prosody/core/timer"
 )
 
@@ -75,19 +77,24 @@ type keep struct {
 	timers   *timer.Timers
 	loader   *loader.Loader
 	state    *state.Registry
+	disk     *disk.Cache // nil: none
 	owner    *publish.Owner
 	consumer atomic.Pointer[consumer.Consumer]
 }
 
-func (c *Client) keep() *keep {
+func (c *Client) keep() (*keep, error) {
 	settings := c.plan.config
-	made := &keep{loader: loader.New(loader.Options{
+	cache, err := c.cache()
+	if err != nil {
+		return nil, err
+	}
+	made := &keep{disk: cache, loader: loader.New(loader.Options{
 		Cluster: c.plan.cluster(c.deps.Memory), Servers: settings.BootstrapServers, Properties: settings.Kafka,
 		Timeout: settings.LoaderSeekTimeout, Discard: settings.LoaderDiscardThreshold, Cache: settings.LoaderCacheSize,
 		Log: c.target("prosody.loader"),
 	})}
 	made.Keeper = entity.New(entity.Options{
-		Store: c.store, Group: settings.GroupID, Version: settings.IdempotenceVersion, TTL: settings.IdempotenceTTL,
+		Store: c.store, Disk: cache, Group: settings.GroupID, Version: settings.IdempotenceVersion, TTL: settings.IdempotenceTTL,
 		Cache: settings.IdempotenceCacheSize, Bytes: settings.StateOwnedCacheSize, Slab: settings.SlabSize,
 		Recovery: settings.StateRecoveryDelay, Clock: c.deps.Clock, Log: c.target("prosody.entity"), Observer: made, Alive: made.alive,
 	})
@@ -103,7 +110,25 @@ func (c *Client) keep() *keep {
 		Index: c.store, Open: made.open, Count: made.count, Fault: c.deps.Fault, Slab: settings.SlabSize,
 		Limit: max(firing, 2*settings.MaxUncommitted), Clock: c.deps.Clock, Log: c.target("prosody.timer"),
 	})
-	return made
+	return made, nil
+}
+
+// cache opens the disk cache. A directory that nobody asked for need not work.
+func (c *Client) cache() (*disk.Cache, error) {
+	settings := c.plan.config
+	log := c.target("prosody.state")
+	made, err := disk.Open(disk.Options{
+		Dir: settings.StateCacheDir, Memory: settings.StateMemtableSize, Bytes: settings.StateDiskCacheSize, Clock: clock.Real{}, Log: log,
+	})
+	switch {
+	case err == nil:
+		return made, nil
+	case settings.Origin("state_cache_dir") != config.Defaulted:
+		return nil, fault.New(fault.Config, "state_cache_dir: %q cannot be used: it must be a directory that this process may write: %s", settings.StateCacheDir, err)
+	}
+	log.Warn("there is no disk cache; state that has no room in memory is read from the store again",
+		"option", "state_cache_dir", "directory", settings.StateCacheDir, "error", err)
+	return nil, nil
 }
 
 func (k *keep) open(ctx context.Context, lease timer.Lease, key string) (timer.Key, error) {
@@ -152,10 +177,14 @@ func (k *keep) End(lease any) {
 func (k *keep) close() error {
 	k.timers.Close()
 	k.owner.Close()
+	var failed error
 	if err := k.loader.Close(); err != nil {
-		return errors.Join(errors.New("the loader of records did not close"), err)
+		failed = errors.Join(errors.New("the loader of records did not close"), err)
 	}
-	return nil
+	if err := k.disk.Close(); err != nil {
+		failed = errors.Join(failed, errors.New("the disk cache was not removed"), err)
+	}
+	return failed
 }
 
 // register records the consumer's collections where services find them.

@@ -56,11 +56,14 @@ func (c *Client) Subscribe(ctx context.Context, host Host) error {
 // start makes a run; what it began ends again when something fails.
 func (c *Client) start(ctx context.Context, host Host) (*run, error) {
 	settings := c.plan.config
-	made := &run{keep: c.keep()}
+	made := &run{}
 	failed := func(err error) (*run, error) {
 		return nil, errors.Join(fault.Wrap(fault.Config, err, "failed to initialize consumer"), c.end(made))
 	}
 	var err error
+	if made.keep, err = c.keep(); err != nil {
+		return failed(err)
+	}
 	if made.chain, err = c.compose(host, made.keep); err != nil {
 		return failed(err)
 	}
@@ -103,7 +106,10 @@ func (c *Client) start(ctx context.Context, host Host) (*run, error) {
 
 // end closes what belongs to a consumer that has stopped.
 func (c *Client) end(run *run) error {
-	err := run.keep.close()
+	var err error
+	if run.keep != nil {
+		err = run.keep.close()
+	}
 	if run.chain != nil {
 		run.chain.Close()
 	}

@@ -111,6 +111,7 @@ type Config struct {
 	Collections         []Collection
 	StateCacheDir       string
 	StateOwnedCacheSize int64
+	StateDiskCacheSize  int64
 	StateMemtableSize   int64
 	StateReadCacheSize  int64
 	StateReadCache      time.Duration // 0: published state is read anew each time

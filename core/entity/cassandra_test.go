@@ -39,7 +39,7 @@ func group(t testing.TB) string { return fmt.Sprintf("%s-%d", t.Name(), time.Now
 func TestModelOnCassandra(t *testing.T) {
 	inner := cluster(t)
 	for seed := range uint64(4) {
-		m := newMachine(t, inner, fmt.Sprintf("%s-%d", group(t), seed), seed, clock.Real{}, func(time.Duration) {})
+		m := newMachine(t, inner, fmt.Sprintf("%s-%d", group(t), seed), seed, clock.Real{}, func(time.Duration) {}, t.TempDir())
 		for n := range 400 {
 			m.step()
 			if t.Failed() {

@@ -239,7 +239,7 @@ func (r *record) hint(ctx context.Context, lease *Lease, slab store.Slab, stamp 
 func (r *record) apply(ctx context.Context, batch store.Batch) error {
 	ctx, cancel := r.keeper.bound(ctx)
 	defer cancel()
-	return r.keeper.options.Store.Apply(ctx, r.key, batch)
+	return r.rows().Apply(batch, func() error { return r.keeper.options.Store.Apply(ctx, r.key, batch) })
 }
 
 // bound gives a write its time. A handler's end must not cut it off half-way; the
@@ -267,6 +267,7 @@ func (r *record) install(d *draft) {
 	r.learn(d, now)
 	r.notes = slices.Delete(r.notes, 0, d.notes)
 	r.flying = 0
+	r.changes++
 	if len(r.notes) == 0 {
 		r.notes = nil
 	}

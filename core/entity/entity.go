@@ -5,9 +5,9 @@
 // fencing of I6 (a revoked or lost assignment writes nothing any more) and I4 for its
 // cache, which is bounded by keys and bytes; a key in use or with unwritten marks stays.
 //
-// A key is loaded at its first touch in an assignment. From then on memory answers: an
-// event that changes something costs one write, one that changes nothing a mark that is
-// written behind, before the offset commit passes it.
+// A key is loaded at its first touch in an assignment. From then on memory answers, or the
+// disk cache where memory had no room: an event that changes something costs one write, one
+// that changes nothing a mark that is written behind, before the offset commit passes it.
 package entity
 
 import (
@@ -17,12 +17,14 @@ import (
 	"prosody/core/clock"
 	"prosody/core/event"
 	"prosody/core/store"
+	"prosody/core/store/disk"
 )
 
 // Options say where and how a Keeper keeps. Zero values have the defaults that the
 // comments name.
 type Options struct {
 	Store    store.Store
+	Disk     *disk.Cache // of what has no room in memory; none
 	Group    string
 	Version  string        // idempotence_version: marks of another one do not count
 	TTL      time.Duration // idempotence_ttl; 7 d

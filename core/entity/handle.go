@@ -53,6 +53,7 @@ func (e *Entity) Seen(ctx context.Context, of *event.Event, ids bool) (bool, err
 		until = int64(binary.BigEndian.Uint64(values[0]))
 	}
 	r.ids.add(i, until, now)
+	r.changes++
 	return true, nil
 }
 
@@ -100,7 +101,9 @@ func (e *Entity) Get(ctx context.Context, slots ...store.Slot) ([][]byte, error)
 	r := e.record
 	ctx, cancel := context.WithTimeout(ctx, r.keeper.options.Timeout)
 	defer cancel()
-	return r.keeper.options.Store.Get(ctx, r.key, slots)
+	return r.rows().Get(ctx, slots, func(ctx context.Context, slots []store.Slot) ([][]byte, error) {
+		return r.keeper.options.Store.Get(ctx, r.key, slots)
+	})
 }
 
 // Head reads the row at the head of the queue; nil when the queue is empty or the row

@@ -28,8 +28,9 @@ type Keeper struct {
 	keys   map[place]*record
 	idle   list // records that may be forgotten, the one used last in front
 	bytes  int64
-	behind int // records with unwritten marks
-	room   int // the most of them
+	number uint64 // of the lease that was assigned last
+	behind int    // records with unwritten marks
+	room   int    // the most of them
 }
 
 // place finds a record. Partitions of a topic share it: a key may move between them.
@@ -149,14 +150,14 @@ func (k *Keeper) pin(lease *Lease, key string) (*record, error) {
 // unpin ends a use; size is what the record needs in memory.
 func (k *Keeper) unpin(r *record, size int64) {
 	k.mutex.Lock()
-	defer k.mutex.Unlock()
 	r.pins--
-	if r.gone {
-		return
+	if !r.gone {
+		k.bytes += size - r.size
+		r.size = size
+		k.rest(r)
 	}
-	k.bytes += size - r.size
-	r.size = size
-	k.rest(r)
+	k.mutex.Unlock()
+	k.shrink()
 }
 
 // rest lets a record be forgotten when nothing needs it; under the mutex.
@@ -165,18 +166,43 @@ func (k *Keeper) rest(r *record) {
 		return
 	}
 	k.idle.push(r)
-	k.shrink()
 }
 
-// shrink forgets what was not used for the longest time; under the mutex.
+// shrink forgets what was not used for the longest time, or moves it to the disk cache.
 func (k *Keeper) shrink() {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
 	for len(k.keys) > k.options.Cache || k.bytes > k.options.Bytes {
 		oldest := k.idle.last()
 		if oldest == nil {
 			return
 		}
-		k.forget(oldest)
+		if k.options.Disk == nil {
+			k.forget(oldest)
+			continue
+		}
+		k.leave(oldest)
 	}
+}
+
+// leave moves a record to the disk cache, unless somebody uses it meanwhile. It gives the
+// mutex away for that time.
+func (k *Keeper) leave(r *record) {
+	r.pins++
+	r.unlink()
+	leases := slices.Clone(r.leases)
+	k.mutex.Unlock()
+	changes := r.save(leases)
+	r.mutex.Lock()
+	k.mutex.Lock()
+	same := r.changes == changes
+	r.mutex.Unlock()
+	r.pins--
+	if !r.gone && r.pins == 0 && len(r.dirty) == 0 && same {
+		k.forget(r)
+		return
+	}
+	k.rest(r)
 }
 
 // forget is under the mutex.

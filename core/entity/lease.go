@@ -15,6 +15,7 @@ import (
 type Lease struct {
 	keeper *Keeper
 	name   kafka.Partition
+	number uint64
 
 	mutex   sync.Mutex
 	fenced  bool
@@ -36,6 +37,8 @@ func (k *Keeper) Assign(name kafka.Partition) *Lease {
 	}
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
+	k.number++
+	lease.number = k.number
 	k.leases[name] = lease
 	return lease
 }
@@ -173,6 +176,7 @@ func (k *Keeper) Flush(ctx context.Context, names []kafka.Partition) (failed []k
 	began := time.Now()
 	written, broken, err := k.flush(ctx, records)
 	k.pace(written, time.Since(began))
+	k.shrink()
 	for _, lease := range leases {
 		if lease.over() != nil {
 			select {

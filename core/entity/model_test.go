@@ -18,6 +18,7 @@ import (
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/store"
+	"prosody/core/store/disk"
 	"prosody/core/store/memory"
 )
 
@@ -62,14 +63,17 @@ type machine struct {
 	position int64          // committed
 	next     int64          // to be delivered
 	counts   map[string]int
+	dir      string // of the disk cache; "": none
+	disk     *disk.Cache
 }
 
-func newMachine(t *testing.T, inner store.Store, group string, seed uint64, now clock.Clock, advance func(time.Duration)) *machine {
+func newMachine(t *testing.T, inner store.Store, group string, seed uint64, now clock.Clock, advance func(time.Duration), dir string) *machine {
 	random := rand.New(rand.NewPCG(seed, 1))
 	m := &machine{
 		t: t, random: random, faulty: &faulty{Store: inner, random: rand.New(rand.NewPCG(seed, 2)), rate: 0.1}, clock: now, advance: advance,
-		group: group, counts: map[string]int{},
+		group: group, counts: map[string]int{}, dir: dir,
 	}
+	t.Cleanup(func() { require.NoError(t, m.disk.Close()) })
 	for n := range 4 {
 		m.subjects = append(m.subjects, &subject{
 			name:  fmt.Sprintf("key-%d", n),
@@ -83,9 +87,15 @@ func newMachine(t *testing.T, inner store.Store, group string, seed uint64, now 
 
 // start is a new process that owns the partition.
 func (m *machine) start() {
+	if m.dir != "" {
+		require.NoError(m.t, m.disk.Close())
+		var err error
+		m.disk, err = disk.Open(disk.Options{Dir: m.dir, Bytes: 1 << 20, Memory: 1 << 20})
+		require.NoError(m.t, err)
+	}
 	m.keeper = entity.New(entity.Options{
 		Store: m.faulty, Group: m.group, Version: "1", Clock: m.clock, TTL: 1000 * time.Hour, Cache: 2,
-		Behind: 3, Slab: time.Minute, Timeout: time.Minute,
+		Behind: 3, Slab: time.Minute, Timeout: time.Minute, Disk: m.disk,
 	})
 	m.assign()
 }
@@ -456,7 +466,11 @@ func TestModel(t *testing.T) {
 	for seed := range uint64(seeds) {
 		now := clock.NewManual(time.Unix(1_700_000_000, 0))
 		inner := memory.NewRegistry(memory.Settings{Clock: now}).Store("x")
-		m := newMachine(t, inner, "g", seed, now, now.Advance)
+		dir := ""
+		if seed%2 == 0 {
+			dir = t.TempDir()
+		}
+		m := newMachine(t, inner, "g", seed, now, now.Advance, dir)
 		for n := range steps {
 			m.step()
 			if t.Failed() {

@@ -83,7 +83,14 @@ func (t *Txn) Scan(ctx context.Context, span store.Range, backward bool, limit i
 	r := t.entity.record
 	ctx, cancel := context.WithTimeout(ctx, r.keeper.options.Timeout)
 	defer cancel()
-	return r.keeper.options.Store.Scan(ctx, r.key, span, backward, limit)
+	return r.rows().Scan(ctx, span, backward, limit, func(ctx context.Context) ([]store.Row, bool, error) {
+		return r.keeper.options.Store.Scan(ctx, r.key, span, backward, limit)
+	})
+}
+
+// Kept gives rows of one collection where none of them has to be read from the store.
+func (t *Txn) Kept(slots ...store.Slot) ([][]byte, bool) {
+	return t.entity.record.rows().Kept(slots)
 }
 
 // Limits are those of the store.
@@ -96,13 +103,16 @@ func (t *Txn) Grown() bool {
 	size := r.weigh()
 	k := r.keeper
 	k.mutex.Lock()
-	defer k.mutex.Unlock()
 	if r.gone {
+		k.mutex.Unlock()
 		return false
 	}
 	k.bytes += size - r.size
 	r.size = size
+	k.mutex.Unlock()
 	k.shrink()
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
 	return k.bytes <= k.options.Bytes
 }
 

@@ -9,6 +9,7 @@ import (
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/store"
+	"prosody/core/store/disk"
 )
 
 // record is what is known of a key. It holds what is durable, and the marks that are
@@ -19,16 +20,19 @@ type record struct {
 	gate   chan struct{} // held by the one that loads or writes
 	stale  atomic.Bool   // what was loaded may not be trusted
 
-	mutex  sync.Mutex
-	loaded bool
-	last   int64 // the highest stamp used
-	root   root
-	timers []timer
-	ids    idset
-	hints  map[store.Slab]struct{} // known to be written, under root.home
-	notes  []note                  // by age
-	flying int                     // notes of a write that is under way
-	shelf  Shelf
+	mutex   sync.Mutex
+	loaded  bool
+	last    int64 // the highest stamp used
+	root    root
+	timers  []timer
+	ids     idset
+	hints   map[store.Slab]struct{} // known to be written, under root.home
+	notes   []note                  // by age
+	flying  int                     // notes of a write that is under way
+	shelf   Shelf
+	mirror  *disk.Mirror // of the rows of collections
+	tried   bool         // the disk cache was asked; under the gate
+	changes uint64       // counts what the disk cache has to know
 
 	// Under keeper.mutex.
 	pins           int
@@ -98,15 +102,21 @@ func (r *record) load(ctx context.Context, lease *Lease) error {
 	last := r.last
 	r.mutex.Unlock()
 	r.stale.Store(false)
-	loaded, err := r.read(ctx, lease, last)
-	if err != nil {
-		r.stale.Store(true)
-		return err
+	loaded, kept := r.recall()
+	if !kept {
+		var err error
+		if loaded, err = r.read(ctx, lease, last); err != nil {
+			r.stale.Store(true)
+			return err
+		}
+		loaded.mirror = r.mirrored(&loaded.root)
 	}
+	r.keeper.recognize(&loaded, lease)
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.shelf = nil
-	r.loaded, r.last = true, max(last, loaded.root.stamp)
+	r.shelf, r.mirror = nil, loaded.mirror
+	r.changes++
+	r.loaded, r.last = true, max(last, loaded.last, loaded.root.stamp)
 	r.root, r.timers, r.ids, r.hints = loaded.root, loaded.timers, loaded.ids, loaded.hints
 	now := r.keeper.options.Clock.Now().Unix()
 	for _, n := range r.notes {
@@ -123,6 +133,8 @@ type content struct {
 	timers []timer
 	ids    idset
 	hints  map[store.Slab]struct{}
+	mirror *disk.Mirror
+	last   int64 // the highest stamp used, where it is above that of the root
 }
 
 func (r *record) read(ctx context.Context, lease *Lease, last int64) (content, error) {
@@ -162,15 +174,20 @@ func (r *record) read(ctx context.Context, lease *Lease, last int64) (content, e
 		c.ids.more = more || err != nil
 		c.ids.fill(rows, now)
 	}
-	if c.root.homed && c.root.home == lease.name.Index && c.root.slab == k.slab {
-		for _, t := range c.timers {
-			c.hint(k.cover(int64(t.second)))
-		}
-		if c.root.queue.Due > 0 {
-			c.hint(k.cover(c.root.queue.Due / 1000))
-		}
-	}
 	return c, nil
+}
+
+// recognize lists the hints that are written already.
+func (k *Keeper) recognize(c *content, lease *Lease) {
+	if !c.root.homed || c.root.home != lease.name.Index || c.root.slab != k.slab {
+		return
+	}
+	for _, t := range c.timers {
+		c.hint(k.cover(int64(t.second)))
+	}
+	if c.root.queue.Due > 0 {
+		c.hint(k.cover(c.root.queue.Due / 1000))
+	}
 }
 
 func (c *content) hint(slab store.Slab) {
@@ -304,8 +321,9 @@ func (r *record) weigh() int64 {
 	for _, header := range r.root.headers {
 		size += 64 + len(header.Name) + len(header.Data)
 	}
+	total := int64(size) + r.mirror.Size()
 	if r.shelf != nil {
-		return int64(size) + r.shelf.Size()
+		total += r.shelf.Size()
 	}
-	return int64(size)
+	return total
 }

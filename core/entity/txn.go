@@ -362,6 +362,7 @@ func (r *record) now(ctx context.Context, lease *Lease, c *changes) error {
 		r.mutex.Lock()
 		defer r.mutex.Unlock()
 		r.timers, r.flying = d.shift.install(r.timers), 0
+		r.changes++
 		return nil
 	}
 	if err := r.write(ctx, d); err != nil {

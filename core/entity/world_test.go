@@ -15,11 +15,12 @@ import (
 	"prosody/core/event"
 	"prosody/core/kafka"
 	"prosody/core/store"
+	"prosody/core/store/disk"
 	"prosody/core/store/memory"
 	"prosody/core/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(disk.Afterglow)) }
 
 var home = kafka.Partition{Topic: "orders", Index: 3}
 

@@ -172,6 +172,9 @@ func (r *record) Get(ctx context.Context, slots ...store.Slot) ([][]byte, error)
 	return rows, nil
 }
 
+// Kept has nothing: cells that were read are in memory.
+func (r *record) Kept(...store.Slot) ([][]byte, bool) { return nil, false }
+
 // Scan reads cells.
 func (r *record) Scan(ctx context.Context, span store.Range, backward bool, limit int) ([]store.Row, bool, error) {
 	inner, cancel := context.WithTimeout(ctx, r.reader.readers.options.Timeout)

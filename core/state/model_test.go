@@ -320,6 +320,9 @@ func (m *model) round() {
 	if m.dice.IntN(6) == 0 {
 		m.assign()
 	}
+	if m.dir != "" && m.dice.IntN(2) == 0 {
+		m.evict()
+	}
 	if m.dice.IntN(40) == 0 {
 		m.capacity = 2 + m.dice.IntN(4)
 		m.define(m.definitions())
@@ -358,7 +361,7 @@ func (m *model) definitions() []config.Collection {
 	return all
 }
 
-func runModel(t *testing.T, on store.Store, seed uint64, steps int, bytes int64, keys int) {
+func runModel(t *testing.T, on store.Store, seed uint64, steps int, bytes int64, keys int, disk bool) {
 	m := &model{t: t, dice: rand.New(rand.NewPCG(seed, 1)), capacity: 3, big: true}
 	m.durable = plain{values: map[string]string{}, maps: map[string]map[string]string{}, deques: map[string][]string{}}
 	for _, name := range []string{"map", "tiny", "untracked", "set"} {
@@ -371,6 +374,10 @@ func runModel(t *testing.T, on store.Store, seed uint64, steps int, bytes int64,
 		m.world = startOn(t, t.Context(), on, m.clock, usual())
 	}
 	m.bytes = bytes
+	if disk {
+		m.dir = t.TempDir()
+		t.Cleanup(func() { require.NoError(t, m.disk.Close()) })
+	}
 	m.define(m.definitions())
 	m.assign()
 	for m.steps < steps {
@@ -380,16 +387,19 @@ func runModel(t *testing.T, on store.Store, seed uint64, steps int, bytes int64,
 }
 
 // Random operations with failures, commits, rollbacks, crashes and changes of owner agree
-// with plain values, maps and slices: with all in memory, with hardly any, and with few keys.
+// with plain values, maps and slices: with all in memory, with hardly any, with few keys, and with
+// the disk cache.
 func TestAgreesWithAPlainModel(t *testing.T) {
 	steps := 40000
 	if text := os.Getenv("PROSODY_MODEL_STEPS"); text != "" {
 		steps, _ = strconv.Atoi(text)
 	}
 	seed := rand.Uint64()
-	runModel(t, nil, seed, steps, 0, 20)
-	runModel(t, nil, seed+1, steps, 3000, 60)
-	runModel(t, nil, seed+2, steps, 0, 150)
+	runModel(t, nil, seed, steps, 0, 20, false)
+	runModel(t, nil, seed+1, steps, 3000, 60, false)
+	runModel(t, nil, seed+2, steps, 0, 150, false)
+	runModel(t, nil, seed+3, steps, 0, 60, true)
+	runModel(t, nil, seed+4, steps, 3000, 60, true)
 }
 
 // The same on Cassandra.
@@ -405,6 +415,6 @@ func TestAgreesOnCassandra(t *testing.T) {
 	require.NoError(t, err, "Cassandra must answer at %v (PROSODY_TEST_CASSANDRA); -short leaves it out", nodes)
 	t.Cleanup(func() { require.NoError(t, opened.Close()) })
 	seed := rand.Uint64()
-	runModel(t, opened, seed, 3000, 0, 20)
-	runModel(t, opened, seed+1, 3000, 3000, 60)
+	runModel(t, opened, seed, 3000, 0, 20, false)
+	runModel(t, opened, seed+1, 3000, 3000, 60, true)
 }

@@ -54,6 +54,7 @@ type Record interface {
 	Load(ctx context.Context) error
 	Get(ctx context.Context, slots ...store.Slot) ([][]byte, error)
 	Scan(ctx context.Context, span store.Range, backward bool, limit int) ([]store.Row, bool, error)
+	Kept(slots ...store.Slot) ([][]byte, bool)
 	Limits() store.Limits
 	Grown() bool
 	Join(part entity.Part) error
@@ -390,6 +391,9 @@ func (b *base) points(ctx context.Context, f *fetched, coordinates []string) err
 }
 
 func (b *base) rows(ctx context.Context, f *fetched, over *span, limit int) error {
+	if b.kept(f, over, limit) {
+		return nil
+	}
 	began := time.Now()
 	rows, more, err := b.session.record.Scan(ctx, over.rows(b.definition.Name), over.backward, limit)
 	b.session.registry.read(began, len(rows), err)
@@ -401,6 +405,45 @@ func (b *base) rows(ctx context.Context, f *fetched, over *span, limit int) erro
 		f.page.shelf, f.page.version = f.shelf, f.version
 	}
 	return err
+}
+
+// kept makes a page of a deque's rows that need no reading from the store. Their coordinates
+// are known, so no range of them has to be.
+func (b *base) kept(f *fetched, over *span, limit int) bool {
+	if b.definition.Kind != config.KindDeque || over.open || len(over.from) != 8 || len(over.to) != 8 {
+		return false
+	}
+	p := &page{shelf: f.shelf, version: f.version, from: over.from, to: over.to}
+	first, last := number(over.from), number(over.to)
+	if last-first > int64(limit) {
+		if over.backward {
+			first = last - int64(limit)
+			p.from = index(first)
+		} else {
+			last = first + int64(limit)
+			p.to = index(last)
+		}
+	}
+	slots := make([]store.Slot, 0, max(last-first, 0))
+	for at := first; at < last; at++ {
+		slots = append(slots, slot(b.definition.Name, many, index(at)))
+	}
+	rows, known := b.session.record.Kept(slots...)
+	if !known {
+		return false
+	}
+	for i, row := range rows {
+		if row == nil {
+			continue
+		}
+		content, err := decodeCell(row)
+		if err != nil {
+			return false
+		}
+		p.rows = append(p.rows, entry{coordinate: index(first + int64(i)), cell: content})
+	}
+	f.page = p
+	return true
 }
 
 // rows is the span in the store.

@@ -16,9 +16,10 @@ import (
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/state"
+	"prosody/core/store/disk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(disk.Afterglow)) }
 
 func TestBinding(t *testing.T) {
 	w := start(t, t.Context(), usual())

@@ -16,6 +16,7 @@ import (
 	"prosody/core/kafka"
 	"prosody/core/state"
 	"prosody/core/store"
+	"prosody/core/store/disk"
 	"prosody/core/store/memory"
 	"prosody/core/store/storetest"
 )
@@ -31,7 +32,9 @@ type world struct {
 	registry *state.Registry
 	lease    *entity.Lease
 	entity   *entity.Entity
-	bytes    int64 // of the owner's memory; 0: as is usual
+	bytes    int64  // of the owner's memory; 0: as is usual
+	dir      string // of the disk cache; "": none
+	disk     *disk.Cache
 	offset   int64
 	records  map[int64]*kafka.Record
 }
@@ -101,11 +104,29 @@ func (w *world) assign() {
 }
 
 func (w *world) over(over store.Store) {
-	keeper := entity.New(entity.Options{Store: over, Group: "g", Version: "1", Clock: w.clock, Bytes: w.bytes})
+	options := entity.Options{Store: over, Group: "g", Version: "1", Clock: w.clock, Bytes: w.bytes}
+	if w.dir != "" {
+		require.NoError(w.t, w.disk.Close())
+		var err error
+		w.disk, err = disk.Open(disk.Options{Dir: w.dir, Bytes: 1 << 20})
+		require.NoError(w.t, err)
+		options.Disk, options.Cache = w.disk, 1
+	}
+	keeper := entity.New(options)
 	w.lease = keeper.Assign(kafka.Partition{Topic: "orders", Index: 3})
 	opened, err := w.lease.Open(w.ctx, w.key)
 	require.NoError(w.t, err)
 	w.entity = opened
+}
+
+// evict lets another key take the place in memory.
+func (w *world) evict() {
+	w.entity.Close()
+	other, err := w.lease.Open(w.ctx, "other")
+	require.NoError(w.t, err)
+	other.Close()
+	w.entity, err = w.lease.Open(w.ctx, w.key)
+	require.NoError(w.t, err)
 }
 
 func (w *world) message() *event.Event {
