@@ -87,6 +87,14 @@ module Prosody
       end
     end
 
+    # In mock mode: a reader of what the own group keeps for a topic.
+    # @return [Published]
+    def kept(topic, definition)
+      Readers.open(@runtime, topic, definition) do |name, collection, out, error|
+        @library.mock_reader(@handle, name, collection, out, error)
+      end
+    end
+
     # @return [Integer]
     def number(function)
       error = Library.error

@@ -12,6 +12,7 @@ module Prosody
     ABI = 1
     OK = 0
     PENDING = 1
+    FINISHED = 3
     SHORT = 4
     ERR_ARGUMENT = 100
     ERR_FORKED = 201
