@@ -21,7 +21,7 @@ type Keeper struct {
 	slab    int64 // seconds
 	held    atomic.Bool
 
-	hits, loads, commits, failures atomic.Int64
+	hits, loads, recalls, commits, failures atomic.Int64
 
 	mutex  sync.Mutex // after record.mutex
 	leases map[kafka.Partition]*Lease
@@ -69,7 +69,9 @@ type Facts struct {
 	Bytes     int64 `json:"bytes"`
 	Unwritten int   `json:"unwritten"` // that have marks which are not written yet
 	Hits      int64 `json:"hits"`      // uses of a record that memory answered
-	Loads     int64 `json:"loads"`     // those that read it from the store
+	Loads     int64 `json:"loads"`     // those that read it from the store or the disk cache
+	Recalls   int64 `json:"recalls"`   // those of the disk cache
+	Disk      int64 `json:"disk"`      // bytes of the disk cache
 	Commits   int64 `json:"commits"`   // writes of changes
 	Failures  int64 `json:"failures"`  // of these writes
 }
@@ -87,6 +89,7 @@ func (k *Keeper) Snapshot() Facts {
 	keys, bytes, behind := k.Stats()
 	return Facts{
 		Loaded: keys, Bytes: bytes, Unwritten: behind,
+		Recalls: k.recalls.Load(), Disk: k.options.Disk.Bytes(),
 		Hits: k.hits.Load(), Loads: k.loads.Load(), Commits: k.commits.Load(), Failures: k.failures.Load(),
 	}
 }

@@ -111,6 +111,9 @@ func (r *record) load(ctx context.Context, lease *Lease) error {
 		}
 		loaded.mirror = r.mirrored(&loaded.root)
 	}
+	if kept {
+		r.keeper.recalls.Add(1)
+	}
 	r.keeper.recognize(&loaded, lease)
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 
 	"prosody/core/config"
 	"prosody/core/event"
@@ -69,6 +70,45 @@ func (b *base) item(ctx context.Context, c cell) (Item, error) {
 	item := Item{Place: place}
 	item.Message, err = b.session.read(ctx, place)
 	return item, err
+}
+
+// window is how many messages are read at once.
+const window = 32
+
+// items makes the items of cells in their order, up to the first one that cannot be made.
+// Messages are read some at a time, so that they come in few passes over their partitions.
+func (b *base) items(ctx context.Context, cells []cell) ([]Item, error) {
+	items := make([]Item, len(cells))
+	errs := make([]error, len(cells))
+	if b.definition.Payload != config.PayloadMessage || now(ctx) || len(cells) < 2 {
+		for i, c := range cells {
+			if items[i], errs[i] = b.item(ctx, c); errs[i] != nil {
+				return items[:i], errs[i]
+			}
+		}
+		return items, nil
+	}
+	for from := 0; from < len(cells); from += window {
+		var all sync.WaitGroup
+		to := min(from+window, len(cells))
+		for i := from; i < to; i++ {
+			all.Go(func() {
+				defer func() {
+					if thrown := recover(); thrown != nil {
+						errs[i] = fault.New(fault.Internal, "reading a message panicked: %v", thrown)
+					}
+				}()
+				items[i], errs[i] = b.item(ctx, cells[i])
+			})
+		}
+		all.Wait()
+		for i := from; i < to; i++ {
+			if errs[i] != nil {
+				return items[:i], errs[i]
+			}
+		}
+	}
+	return items, nil
 }
 
 // read gives the message at a place.

@@ -30,15 +30,20 @@ func (h *Map) GetMany(ctx context.Context, names []string) ([]*Item, error) {
 		return nil, err
 	}
 	items := make([]*Item, len(cells))
+	there := make([]cell, 0, len(cells))
+	for _, c := range cells {
+		if c.form != absent {
+			there = append(there, c)
+		}
+	}
+	found, err := h.items(ctx, there)
+	if err != nil {
+		return nil, err
+	}
 	for i, c := range cells {
-		if c.form == absent {
-			continue
+		if c.form != absent {
+			items[i], found = &found[0], found[1:]
 		}
-		item, err := h.item(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		items[i] = &item
 	}
 	return items, nil
 }

@@ -189,20 +189,26 @@ func (s *Scan) Next(ctx context.Context, most int) ([]Entry, error) {
 // behind what it could read.
 func (s *Scan) give(ctx context.Context, cells []entry) ([]Entry, error) {
 	made := make([]Entry, 0, len(cells))
-	for _, one := range cells {
+	var items []Item
+	if !s.bare {
+		contents := make([]cell, len(cells))
+		for i, one := range cells {
+			contents[i] = one.cell
+		}
+		var err error
+		if items, err = s.base.items(ctx, contents); err != nil && len(items) == 0 {
+			return nil, err
+		}
+		cells = cells[:len(items)]
+	}
+	for i, one := range cells {
 		next := Entry{Key: one.coordinate}
 		if s.positions != nil {
 			next.Key, next.Index = "", number(one.coordinate)-s.positions.front
 			s.positions.given = true
 		}
 		if !s.bare {
-			var err error
-			if next.Item, err = s.base.item(ctx, one.cell); err != nil {
-				if len(made) > 0 {
-					return made, nil
-				}
-				return nil, err
-			}
+			next.Item = items[i]
 		}
 		made = append(made, next)
 		s.left--

@@ -3,7 +3,11 @@ package state_test
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,6 +205,125 @@ func TestManyKeysAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Collections that are far larger than memory are read from the store once, or never where
+// the key is new; then the disk answers.
+func TestLargeCollectionsAreReadOnce(t *testing.T) {
+	const size = 3000
+	for _, fresh := range []bool{true, false} {
+		t.Run(fmt.Sprintf("new key %v", fresh), func(t *testing.T) {
+			w := start(t, t.Context(), usual())
+			w.bytes, w.dir = 100_000, t.TempDir()
+			t.Cleanup(func() { require.NoError(t, w.disk.Close()) })
+			w.define(usual())
+			w.assign()
+			text := strings.Repeat("x", 500)
+			for part := range 10 {
+				w.run(func(a *attempt) {
+					for i := part * size / 10; i < (part+1)*size/10; i++ {
+						require.NoError(t, a.mapping("map").Set(state.Memory(), fmt.Sprintf("%05d", i), js(`"`+text+`"`)))
+						require.NoError(t, a.set("set").Add(state.Memory(), fmt.Sprintf("%05d", i)))
+						require.NoError(t, a.deque("deque").Append(state.Memory(), js(strconv.Itoa(i))))
+					}
+				})
+			}
+			look := func() {
+				w.evict()
+				w.run(func(a *attempt) {
+					entries := all(t, t.Context(), first(a.mapping("map").Scan(state.Query{})), nil)
+					require.Len(t, entries, size)
+					assert.Equal(t, "02999", entries[size-1].Key)
+					require.Len(t, all(t, t.Context(), first(a.set("set").Scan(state.Query{Backward: true})), nil), size)
+					for _, backward := range []bool{false, true} {
+						scan, err := a.deque("deque").Scan(state.Span{Backward: backward})
+						require.Len(t, all(t, t.Context(), scan, err), size)
+					}
+					for i := 0; i < size+10; i += 7 {
+						_, found, err := a.mapping("map").Get(t.Context(), fmt.Sprintf("%05d", i))
+						require.NoError(t, err)
+						assert.Equal(t, i < size, found)
+						_, found, err = a.deque("deque").Get(t.Context(), int64(i))
+						require.NoError(t, err)
+						assert.Equal(t, i < size, found)
+					}
+					assert.Less(t, state.Bytes(a.txn), int64(300_000), "memory is bounded")
+				})
+			}
+			if !fresh {
+				w.assign()
+				look()
+			}
+			w.evict() // the other key is read for the first time
+			w.store.Reset()
+			look()
+			assert.Zero(t, w.store.Reads(), "%v", w.store.Calls())
+			// A queue stays known at both ends while it is used.
+			for i := range 200 {
+				w.run(func(a *attempt) {
+					require.NoError(t, a.deque("deque").Append(t.Context(), js(strconv.Itoa(size+i))))
+					item, found, err := a.deque("deque").PopLeft(t.Context())
+					require.NoError(t, err)
+					require.True(t, found)
+					assert.Equal(t, strconv.Itoa(i), string(item.JSON))
+				})
+				if i%20 == 0 {
+					w.evict()
+				}
+			}
+			assert.Zero(t, w.store.Reads(), "%v", w.store.Calls())
+		})
+	}
+}
+
+// Messages of a scan are read some at a time, and come in their order.
+func TestMessagesAreReadAhead(t *testing.T) {
+	w := start(t, t.Context(), usual())
+	const size = 100
+	for range size {
+		w.run(func(a *attempt) {
+			h := bind[*state.Deque](a, "deque", "message", "backlog")
+			require.NoError(t, h.Append(state.Memory(), state.Delivered(a.event)))
+		})
+	}
+	var reading, most, calls atomic.Int64
+	arrived := make(chan struct{}, size)
+	w.read = func(offset int64) {
+		calls.Add(1)
+		for now := reading.Add(1); ; {
+			seen := most.Load()
+			if now <= seen || most.CompareAndSwap(seen, now) {
+				break
+			}
+		}
+		arrived <- struct{}{}
+		for deadline := time.Now().Add(time.Second); len(arrived) < 32 && offset <= 32 && time.Now().Before(deadline); {
+			runtime.Gosched()
+		}
+		reading.Add(-1)
+	}
+	w.define(usual())
+	w.assign()
+	w.run(func(a *attempt) {
+		h := bind[*state.Deque](a, "deque", "message", "backlog")
+		scan, err := h.Scan(state.Span{})
+		require.NoError(t, err)
+		var offsets []int64
+		for {
+			some, err := scan.Next(t.Context(), 256)
+			require.NoError(t, err)
+			if len(some) == 0 {
+				break
+			}
+			for _, one := range some {
+				offsets = append(offsets, one.Item.Message.Offset)
+			}
+		}
+		require.Len(t, offsets, size)
+		assert.True(t, slices.IsSorted(offsets))
+	})
+	assert.Equal(t, int64(size), calls.Load())
+	assert.Equal(t, int64(32), most.Load(), "as many at once as a window has, and no more")
 }
 
 // Steady state: no reads, and one write for each event.

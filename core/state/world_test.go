@@ -35,6 +35,7 @@ type world struct {
 	bytes    int64  // of the owner's memory; 0: as is usual
 	dir      string // of the disk cache; "": none
 	disk     *disk.Cache
+	read     func(offset int64) // hears of each message that is read
 	offset   int64
 	records  map[int64]*kafka.Record
 }
@@ -86,6 +87,9 @@ func (w *world) define(collections []config.Collection) {
 	w.registry = state.New(state.Options{
 		Collections: collections, Clock: w.clock, Bytes: w.bytes,
 		Read: func(_ context.Context, _ kafka.Partition, offset int64) (*kafka.Record, error) {
+			if w.read != nil {
+				w.read(offset)
+			}
 			if record := w.records[offset]; record != nil {
 				return record, nil
 			}
