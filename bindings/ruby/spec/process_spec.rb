@@ -1,7 +1,10 @@
 # frozen_string_literal: true
 
-# What needs a process of its own: its end, forks, signals, the garbage collector.
+# What needs a process of its own: its end, forks, signals, the garbage collector. EXITS says how often
+# programs end without a shutdown; 200 is the full size.
 RSpec.describe "the process" do
+  def exits = Integer(ENV.fetch("EXITS", "5"))
+
   def expect_exit(program, status, times: 1, output: nil)
     times.times do
       text, result = ruby(program)
@@ -11,19 +14,19 @@ RSpec.describe "the process" do
   end
 
   describe "at its end" do
-    it "needs no shutdown" do
-      expect_exit("client.subscribe(Handler.new)", 0, times: 20, output: "")
+    it "needs no shutdown", limit: 3600 do
+      expect_exit("client.subscribe(Handler.new)", 0, times: exits, output: "")
     end
 
-    it "keeps its exit status" do
-      expect_exit("client.subscribe(Handler.new); exit! 3", 3, times: 5)
-      expect_exit("client.subscribe(Handler.new); abort 'bye'", 1, times: 3)
-      expect_exit("client.subscribe(Handler.new); raise 'an error'", 1, times: 3)
-      expect_exit("client.subscribe(Handler.new); exit 4", 4, times: 3)
+    it "keeps its exit status", limit: 3600 do
+      expect_exit("client.subscribe(Handler.new); exit! 3", 3, times: exits)
+      expect_exit("client.subscribe(Handler.new); abort 'bye'", 1, times: exits)
+      expect_exit("client.subscribe(Handler.new); raise 'an error'", 1, times: exits)
+      expect_exit("client.subscribe(Handler.new); exit 4", 4, times: exits)
     end
 
-    it "survives a creation that failed" do
-      expect_exit(<<~RUBY, 0, times: 5, output: "")
+    it "survives a creation that failed", limit: 3600 do
+      expect_exit(<<~RUBY, 0, times: exits, output: "")
         begin; client(timeout: -1); rescue ArgumentError; end
         begin; Prosody::Client.new; rescue RuntimeError; end
         begin; client(mock: false, bootstrap_servers: "localhost:1", kafka: { "security.protocol" => "ssl", "ssl.ca.location" => "/none" }); rescue RuntimeError; end
