@@ -21,7 +21,7 @@ module Prosody
     end
 
     # Creates a topic; nil leaves a setting to the broker.
-    # @param retention [Numeric, nil] seconds
+    # @param retention [Numeric, ActiveSupport::Duration, nil] seconds
     # @return [nil]
     def create_topic(name, partitions = nil, replication_factor = nil, cleanup_policy: nil, retention: nil)
       @runtime.check
@@ -68,11 +68,13 @@ module Prosody
       raise ArgumentError, "#{name}: must be a positive Integer, got #{value.inspect}"
     end
 
-    def milliseconds(seconds)
-      return 0 if seconds.nil?
-      raise ArgumentError, "retention: must be a positive number" unless seconds.is_a?(Numeric) && seconds.positive?
+    def milliseconds(retention)
+      return 0 if retention.nil?
 
-      (seconds * 1000).ceil
+      seconds = Seconds.of(retention)
+      return (seconds * 1000).ceil if seconds&.finite? && seconds&.positive?
+
+      raise ArgumentError, "retention: must be a positive number of seconds, got #{retention.inspect}"
     end
   end
 end

@@ -82,12 +82,8 @@ module Prosody
       raise ArgumentError, "Invalid number: #{value.inspect}"
     end
 
-    # Seconds; an integer stays one, so that it stays exact.
     def to_duration(value)
-      return value.to_f if defined?(::ActiveSupport::Duration) && ::ActiveSupport::Duration === value # rubocop:disable Style/CaseEquality
-      raise ArgumentError, "Invalid type for duration: #{value.class}" unless value.is_a?(Numeric) && value.real?
-
-      value.is_a?(Integer) ? value : value.to_f
+      Seconds.of(value) || raise(ArgumentError, "Invalid type for duration: #{value.class}")
     end
 
     # false means off.
@@ -99,11 +95,7 @@ module Prosody
     end
 
     def to_read_cache(value)
-      [true, false].include?(value) ? value : to_duration_or_float(value)
-    end
-
-    def to_duration_or_float(value)
-      value.is_a?(Numeric) ? to_duration(value) : to_float(value)
+      [true, false].include?(value) ? value : Seconds.of(value) || to_float(value)
     end
 
     # Definitions, or the hashes that they turn into.

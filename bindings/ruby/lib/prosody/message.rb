@@ -144,7 +144,19 @@ module Prosody
     alias eql? ==
 
     def hash
-      [key, time].hash
+      to_h.hash
+    end
+
+    def to_h
+      { key:, time: }
+    end
+
+    def deconstruct_keys(_names)
+      to_h
+    end
+
+    def inspect
+      "#<#{self.class} #{key.inspect} at #{time}>"
     end
   end
 
@@ -177,7 +189,19 @@ module Prosody
     alias eql? ==
 
     def hash
-      [kind, retries].hash
+      to_h.hash
+    end
+
+    def to_h
+      { kind:, retries: }
+    end
+
+    def deconstruct_keys(_names)
+      to_h
+    end
+
+    def inspect
+      "#<#{self.class} #{kind} #{retries}>"
     end
   end
 end

@@ -14,7 +14,7 @@ module Prosody
     class << self
       # Moves the clock forward: timers and retries that become due come now. From there it flows on; it never goes
       # back. How long handlers and calls take is measured in real time.
-      # @param seconds [Numeric] at most 100 years
+      # @param seconds [Numeric, ActiveSupport::Duration] at most 100 years
       # @param bootstrap_servers [String, Array<String>]
       # @return [nil]
       def advance(seconds, bootstrap_servers)
@@ -24,7 +24,7 @@ module Prosody
 
       # Waits until nothing is left to do: each record of a subscribed topic is handled, nothing is due by the clock,
       # and each partition has its owner.
-      # @param timeout [Numeric] seconds of real time
+      # @param timeout [Numeric, ActiveSupport::Duration] seconds of real time
       # @return [nil]
       # @raise [CallError] after the time-out; it tells what is busy
       def idle(bootstrap_servers, timeout: 10)
@@ -110,11 +110,10 @@ module Prosody
       end
 
       def milliseconds(seconds)
-        unless seconds.is_a?(Numeric) && seconds.real? && seconds.to_f.finite?
-          raise ArgumentError, "expected seconds, got #{seconds.inspect}"
-        end
+        time = Seconds.of(seconds)
+        raise ArgumentError, "expected seconds, got #{seconds.inspect}" unless time&.finite?
 
-        (seconds.to_r * 1000).ceil.clamp(-1, (2**63) - 1)
+        (time.to_r * 1000).ceil.clamp(-1, (2**63) - 1)
       end
 
       def unpack(raw, found)

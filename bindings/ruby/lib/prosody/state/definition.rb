@@ -83,9 +83,9 @@ module Prosody
     private
 
     def whole(ttl)
-      return ttl if ttl.nil? || ttl.is_a?(Integer)
+      return if ttl.nil?
 
-      seconds = ttl.to_f if duration?(ttl) || (ttl.is_a?(Numeric) && ttl.real?)
+      seconds = Seconds.of(ttl)
       return seconds.to_i if seconds&.finite? && seconds == seconds.floor
 
       raise ArgumentError, "ttl: must be a whole number of seconds, got #{ttl.inspect}"
@@ -94,14 +94,11 @@ module Prosody
     def age(cache)
       return cache if cache.nil? || cache == false
       raise ArgumentError, "read_cache: true is ambiguous; use a duration or false" if cache == true
-      return cache.to_f if duration?(cache)
-      return cache if cache.is_a?(Numeric) && cache.real? && cache.to_f.finite? && !cache.negative?
+
+      seconds = Seconds.of(cache)
+      return seconds if seconds&.finite? && !seconds&.negative?
 
       raise ArgumentError, "read_cache: expected seconds or false, got #{cache.inspect}"
-    end
-
-    def duration?(value)
-      defined?(::ActiveSupport::Duration) && ::ActiveSupport::Duration === value # rubocop:disable Style/CaseEquality
     end
   end
 
