@@ -234,6 +234,36 @@ static void read_published(const char *key) {
   prosody_reader_destroy(reader);
 }
 
+/* Sends a request, or an excise request without a script, and notes each answer. */
+static void request(const char *command, const char *key, char *rest) {
+  static const char *const failures[] = {"", "", "handler", "timeout", "format", "malformed"};
+  prosody_error error = {.size = sizeof error};
+  prosody_outgoing out = {.size = sizeof out, .topic = bytes(TOPIC), .key = bytes(key)};
+  prosody_bytes names[8], name, value;
+  prosody_request asked = {.size = sizeof asked, .subsystems = names, .record = &out};
+  char *more, *word = strtok_r(rest, " ", &more);
+  asked.timeout_ms = atoll(word) * 1000;
+  word = strtok_r(NULL, " ", &more);
+  if (strcmp(command, "request") == 0) out.payload = bytes(payload_of(NULL, more));
+  for (char *next, *one = strtok_r(word, ",", &next); one; one = strtok_r(NULL, ",", &next))
+    names[asked.subsystems_count++] = bytes(one);
+  s.tag++;
+  prosody_status status =
+      out.payload.data == NULL
+          ? prosody_client_request_excise(s.client, s.queue, s.tag, &asked, &error)
+          : prosody_client_request(s.client, s.queue, s.tag, &asked, &error);
+  must(command, settle(status, 1));
+  prosody_bytes answers = {s.buffer, s.size};
+  int32_t kind;
+  for (size_t at = 0; prosody_answer_decode(answers, at, &kind, &name, &value, &at) == PROSODY_OK;)
+    if (kind == PROSODY_ANSWER_SUCCESS)
+      note("main", "%s %s %.*s -> %.*s", command, key, (int)name.size, (const char *)name.data,
+           (int)value.size, (const char *)value.data);
+    else
+      note("main", "%s %s %.*s -> failure %s", command, key, (int)name.size,
+           (const char *)name.data, failures[kind]);
+}
+
 static void tell_state(void) {
   static const char *const names[] = {"unconfigured", "configured", "running", "shut_down"};
   int32_t state;
@@ -260,6 +290,8 @@ static void run(const char *command, char *rest) {
     wait_for(key, atoi(more));
   } else if (IS("advance")) {
     must("advance", prosody_mock_advance(bytes(s.servers), atoll(key) * 1000, NULL));
+  } else if (IS("request") || IS("erase")) {
+    request(command, key, more);
   } else if (IS("read")) {
     read_published(key);
   } else if (IS("state")) {

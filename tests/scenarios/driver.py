@@ -25,6 +25,7 @@ COLLECTIONS: dict[str, Any] = {
 MAKERS: dict[str, Any] = {"v": prosody.value, "m": prosody.map, "d": prosody.deque}
 KINDS = {"at": "m", "put": "m", "push": "d", "get": "v"}
 TOPIC = "scenarios"
+ERRORS: dict[type, str] = {prosody.HandlerError: "handler", prosody.Timeout: "timeout"}
 
 
 class Wanted(Exception):
@@ -86,7 +87,8 @@ class Player(EventHandler[Any, Any]):
     async def play(self, context: Context, event: Any, kind: str, script: str, ident: int) -> Any:
         self.attempts[event.key, ident] += 1
         demand, result = context.demand, None
-        self.transcript.note(event.key, f"{kind} {demand.kind.value} {demand.retry}")
+        asked = " asked" if getattr(event, "response_requested", False) else ""
+        self.transcript.note(event.key, f"{kind} {demand.kind.value} {demand.retry}{asked}")
         try:
             for line in filter(None, map(str.strip, script.split(";"))):
                 result = await self.step(context, event, line, self.attempts[event.key, ident])
@@ -167,7 +169,7 @@ def text(value: Any) -> str:
         return str(value.payload["do"])
     if isinstance(value, prosody.StoreOutcome):
         return value.name.lower()
-    return json.dumps(value, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 async def listed(scan: Any) -> str:
@@ -278,6 +280,8 @@ class Scenario:
             await self.transcript.wait(key, int(rest))
         elif command == "advance":
             advance(int(key), self.servers)
+        elif command in ("request", "erase"):
+            await self.request(client, command, key, *rest.split(" ", 2))
         elif command == "read":
             reader = await client.state("scenarios", COLLECTIONS["v"])
             note("main", f"read {key} -> {text(await reader.get(key))}")
@@ -289,6 +293,22 @@ class Scenario:
             await self.attempt(command, getattr(client, command)())
         else:
             raise SystemExit(f"unknown step {command}")
+
+    async def request(
+        self, client: ProsodyClient, command: str, key: str, seconds: str, names: str, script: str = ""
+    ) -> None:
+        asked = {"subsystems": names.split(","), "timeout": float(seconds)}
+        if command == "erase":
+            outcomes = await client.request_excise(TOPIC, key, **asked)  # type: ignore[arg-type]
+        else:
+            outcomes = await client.request(TOPIC, key, {"do": script}, **asked)  # type: ignore[arg-type]
+        for name in names.split(","):
+            outcome = outcomes[name]
+            if isinstance(outcome, prosody.Success):
+                answer = text(outcome.value)
+            else:
+                answer = "failure " + ERRORS[type(outcome.error)]
+            self.transcript.note("main", f"{command} {key} {name} -> {answer}")
 
     async def repeat(self, key: str, ident: str, script: str) -> None:
         if self.other is None:

@@ -125,7 +125,8 @@ class Player < Prosody::EventHandler
   def play(context, event, kind, script, id)
     attempt = @attempts[id] += 1
     demand = context.demand
-    @transcript.note(event.key, "#{kind} #{demand.kind} #{demand.retries}")
+    asked = " asked" if event.respond_to?(:response_requested?) && event.response_requested?
+    @transcript.note(event.key, "#{kind} #{demand.kind} #{demand.retries}#{asked}")
     result = nil
     script.to_s.split(";").map(&:strip).each { |line| result = step(context, event, line, attempt) }
     @transcript.ended(event.key, "ok")

@@ -224,8 +224,8 @@ static void hang(event e, int linger) {
 static void play(event e) {
   char script[sizeof e.script], response[256] = "";
   int attempt = attempt_of(&e);
-  note(e.key, "%s %s %" PRIu32, e.kind, e.flags & PROSODY_FLAG_FAILURE ? "failure" : "normal",
-       e.retry);
+  note(e.key, "%s %s %" PRIu32 "%s", e.kind, e.flags & PROSODY_FLAG_FAILURE ? "failure" : "normal",
+       e.retry, e.flags & PROSODY_FLAG_RESPONSE ? " asked" : "");
   strcpy(script, e.script);
   for (char *more, *text = strtok_r(script, ";", &more); text; text = strtok_r(NULL, ";", &more)) {
     char command[32] = "", name[32] = "", *rest;

@@ -22,6 +22,8 @@ module Prosody
       yield self if block_given?
     end
 
+    # A reader and a writer for each option. docs/configuration.md tells what each is for, sig/configuration.rbs what
+    # each takes.
     OPTIONS.each do |name, type|
       define_method(name) { @values[name] }
       define_method(:"#{name}=") { |value| @values[name] = value.nil? ? nil : send(:"to_#{type}", value) }

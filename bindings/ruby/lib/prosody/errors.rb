@@ -14,6 +14,7 @@ module Prosody
 
   # The event may succeed later: it is tried again.
   class TransientError < EventHandlerError
+    # @return [Boolean] false
     def permanent?
       false
     end
@@ -21,6 +22,7 @@ module Prosody
 
   # The event can never succeed: it is given up.
   class PermanentError < EventHandlerError
+    # @return [Boolean] true
     def permanent?
       true
     end

@@ -67,6 +67,7 @@ module Prosody
       identity.hash
     end
 
+    # @return [Hash{Symbol => Object}]
     def to_h
       { topic:, partition:, offset:, timestamp:, key:,
         headers:, source_system:, response_requested: response_requested? }
@@ -106,6 +107,7 @@ module Prosody
       @delivered
     end
 
+    # @return [Hash{Symbol => Object}]
     def to_h
       super.merge(payload:)
     end
@@ -138,6 +140,7 @@ module Prosody
       freeze
     end
 
+    # Compares by value.
     def ==(other)
       other.instance_of?(Timer) && key == other.key && time == other.time
     end
@@ -147,6 +150,7 @@ module Prosody
       to_h.hash
     end
 
+    # @return [Hash{Symbol => Object}]
     def to_h
       { key:, time: }
     end
@@ -173,16 +177,20 @@ module Prosody
       freeze
     end
 
+    # @see #retries
     alias retry retries
 
+    # @return [Boolean] whether it is the first time
     def normal?
       kind == :normal
     end
 
+    # @return [Boolean] whether an attempt before has failed
     def failure?
       kind == :failure
     end
 
+    # Compares by value.
     def ==(other)
       other.instance_of?(Demand) && kind == other.kind && retries == other.retries
     end
@@ -192,6 +200,7 @@ module Prosody
       to_h.hash
     end
 
+    # @return [Hash{Symbol => Object}]
     def to_h
       { kind:, retries: }
     end

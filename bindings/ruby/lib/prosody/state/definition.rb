@@ -62,6 +62,7 @@ module Prosody
       self.class.new(**to_h, **fields)
     end
 
+    # Compares by value.
     def ==(other)
       other.instance_of?(self.class) && to_h == other.to_h
     end
