@@ -13,7 +13,9 @@ Gem::Specification.new do |spec|
   spec.required_ruby_version = ">= 3.1"
   spec.metadata["rubygems_mfa_required"] = "true"
 
-  spec.files = Dir.chdir(__dir__) { Dir["lib/**/*.rb", "lib/prosody/native/*", "sig/**/*.rbs", "examples/*.rb", "README.md", "LICENSE*", "NOTICES*"] }
+  spec.files = Dir.chdir(__dir__) do
+    Dir["lib/**/*.rb", "lib/prosody/native/*", "sig/**/*.rbs", "examples/*.rb", "README.md", "LICENSE*", "NOTICES*"]
+  end
   spec.require_paths = ["lib"]
   spec.platform = Gem::Platform.local if ENV["PROSODY_GEM_NATIVE"] == "1"
 

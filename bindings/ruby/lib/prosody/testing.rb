@@ -30,7 +30,7 @@ module Prosody
         end
 
         # @private
-        def name
+        def unique
           "test-#{Process.pid}-#{@lock.synchronize { @made += 1 }}"
         end
       end
@@ -48,7 +48,7 @@ module Prosody
         @make = handler
         @topics = Array(topics)
         @timeout = timeout
-        @servers = Service.name
+        @servers = Service.unique
         @options = { group_id: "service", source_system: "test", shutdown_timeout: 2 }
                    .merge(options, mock: true, bootstrap_servers: @servers, subscribed_topics: @topics)
         @ahead = 0
