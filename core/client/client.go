@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	otel "go.opentelemetry.io/otel/trace"
+
 	"prosody/core/clock"
 	"prosody/core/consumer"
 	"prosody/core/fault"
@@ -45,6 +47,7 @@ type Deps struct {
 	Stores *stores.Registry // the stores of mock mode; nil: one of the client's own
 	Peers  *peer.Exchange   // between clients in mock mode; nil: one of the client's own
 	Log    *slog.Logger
+	Tracer otel.Tracer // of the process; nil: no spans
 	// Clock tells when timers and retries are due and what has lived its time; nil: the
 	// real one. How long things take is measured in real time.
 	Clock clock.Clock
@@ -124,6 +127,7 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 		Cache:       plan.config.IdempotenceCacheSize,
 		Clock:       clock.Real{},
 		Dates:       deps.Clock,
+		Tracer:      plan.tracer(deps.Tracer),
 		Log:         deps.Log.With("target", "prosody.producer"),
 	})
 	if err != nil {

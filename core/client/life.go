@@ -240,6 +240,7 @@ func (c *Client) compose(host Host, kept *keep) (*mode.Chain, error) {
 		Monopoly: share,
 		Read:     kept.loader.Read,
 		State:    kept.state,
+		Tracer:   c.plan.tracer(c.deps.Tracer),
 
 		FailureTopic: settings.FailureTopic,
 		Group:        settings.GroupID,

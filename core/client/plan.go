@@ -4,11 +4,14 @@ import (
 	"errors"
 	"strings"
 
+	otel "go.opentelemetry.io/otel/trace"
+
 	"prosody/core/config"
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/kafka/confluent"
 	"prosody/core/kafka/memory"
+	"prosody/core/observe/trace"
 )
 
 // Plan is a configuration that a client can be made from.
@@ -36,6 +39,11 @@ func (p *Plan) Log() string { return p.config.Log }
 // Mock tells whether the plan is for mock mode, and the servers that name its embedded Kafka.
 func (p *Plan) Mock() (servers []string, mock bool) {
 	return p.config.BootstrapServers, p.config.Mock
+}
+
+// tracer makes the tracer of the plan's client.
+func (p *Plan) tracer(inner otel.Tracer) *trace.Tracer {
+	return trace.New(inner, p.config.MessageSpans, p.config.TimerSpans)
 }
 
 // consuming tells why the plan does not allow to consume, or nil.

@@ -2,6 +2,7 @@ package entity_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"prosody/core/entity"
 	"prosody/core/fault"
 	"prosody/core/kafka"
+	"prosody/core/observe/trace"
 	"prosody/core/store"
 )
 
@@ -204,21 +206,31 @@ func TestTransactions(t *testing.T) {
 	}
 	txn = e.Begin(nil)
 	schedule(t, txn, 0, math.MaxUint32)
-	txn.Trace = "00-trace"
+	txn.Trace = parent(t)
 	schedule(t, txn, 1)
+	own := trace.Parse(strings.Replace(trace.Text(txn.Trace), "-b7", "-c8", 1), "a=b")
+	require.NoError(t, txn.Schedule(trace.With(t.Context(), own), 2, false))
 	require.NoError(t, txn.Commit(t.Context(), entity.Mark{}))
 	require.NoError(t, txn.Commit(t.Context(), entity.Mark{}), "it is done")
 	txn.Discard()
-	assert.Equal(t, []int64{0, 1, math.MaxUint32}, w.timers(lease, "a"))
+	assert.Equal(t, []int64{0, 1, 2, math.MaxUint32}, w.timers(lease, "a"))
 	heir := w.open(w.keeper().Assign(home), "a")
 	defer heir.Close()
 	timers, err := heir.Timers(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []entity.Timer{{Second: 0}, {Second: 1, Trace: "00-trace"}, {Second: math.MaxUint32}}, timers)
+	assert.Equal(t, []entity.Timer{{Second: 0}, {Second: 1, Trace: trace.Text(parent(t))}, {Second: 2, Trace: trace.Text(own)}, {Second: math.MaxUint32}}, timers)
 	txn = heir.Begin(nil)
 	require.NoError(t, txn.Clear(t.Context(), false))
 	require.NoError(t, txn.Commit(t.Context(), entity.Mark{}))
 	assert.Empty(t, w.timers(w.keeper().Assign(home), "a"))
+}
+
+// parent is a trace context.
+func parent(t *testing.T) trace.Context {
+	t.Helper()
+	made := trace.Parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "")
+	require.True(t, made.IsValid())
+	return made
 }
 
 func TestATimerFires(t *testing.T) {

@@ -182,7 +182,6 @@ func (e *Entity) Begin(of *event.Event) *Txn {
 	if of == nil {
 		return t
 	}
-	t.Trace = of.Trace()
 	if of.Kind == event.Timer {
 		t.changes.agenda.firing = of.Timestamp / 1000
 	}

@@ -7,6 +7,7 @@ import (
 
 	"prosody/core/event"
 	"prosody/core/fault"
+	"prosody/core/observe/trace"
 	"prosody/core/store"
 )
 
@@ -14,8 +15,9 @@ import (
 // fault.Settled after Seal. It needs a Commit that succeeds, or a Discard. It is safe
 // for use by many goroutines; Commit and Discard are for one.
 type Txn struct {
-	// Trace is kept with the timers that are scheduled.
-	Trace string
+	// Trace is kept with the timers that are scheduled, unless the call has a context of
+	// its own.
+	Trace trace.Context
 
 	entity *Entity
 	draft  *draft // of a Commit that failed; then the gate is held
@@ -60,15 +62,22 @@ func errSealed() error {
 
 // Schedule adds a timer; immediate: at once and durably.
 func (t *Txn) Schedule(ctx context.Context, second int64, immediate bool) error {
-	return t.act(ctx, immediate, []int64{second}, func(a *agenda) { a.schedule(uint32(second), t.Trace) })
+	cause := t.cause(ctx)
+	return t.act(ctx, immediate, []int64{second}, func(a *agenda) { a.schedule(uint32(second), cause) })
 }
 
 // Replace removes all timers and adds one.
 func (t *Txn) Replace(ctx context.Context, second int64, immediate bool) error {
+	cause := t.cause(ctx)
 	return t.act(ctx, immediate, []int64{second}, func(a *agenda) {
 		a.all()
-		a.schedule(uint32(second), t.Trace)
+		a.schedule(uint32(second), cause)
 	})
+}
+
+// cause gives the trace context to keep with a timer, as text.
+func (t *Txn) cause(ctx context.Context) string {
+	return trace.Text(trace.First(trace.From(ctx), t.Trace))
 }
 
 // Unschedule removes a timer, if there is one.

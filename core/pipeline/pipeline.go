@@ -11,6 +11,7 @@ import (
 
 	"prosody/core/entity"
 	"prosody/core/event"
+	"prosody/core/observe/trace"
 	"prosody/core/state"
 )
 
@@ -76,6 +77,8 @@ type Invocation struct {
 	Progress func(wait time.Duration)
 	// Lease is what the consumer's ledger has made of the assignment.
 	Lease any
+	// Span is the core's work on the event; the host's part of it is below.
+	Span trace.Span
 	// Entity is the key's record, once the durable layer has opened it.
 	Entity *entity.Entity
 	// Txn is the attempt's transaction. A layer that returns Success or Deferred leaves
@@ -88,14 +91,25 @@ type Invocation struct {
 	Next int64
 }
 
+// Trace gives the trace context that the host's part belongs to: the core's own span,
+// else what the event came with.
+func (i *Invocation) Trace() trace.Context {
+	if own := i.Span.Context(); own.IsValid() {
+		return own
+	}
+	return i.Event.Trace()
+}
+
 // Begin starts a transaction for the event.
 func (i *Invocation) Begin() *entity.Txn {
 	if i.Next == 0 {
-		return i.Entity.Begin(i.Event)
+		txn := i.Entity.Begin(i.Event)
+		txn.Trace = i.Trace()
+		return txn
 	}
 	// A timer in the queue is none of the key's timers any more.
 	txn := i.Entity.Begin(nil)
-	txn.Trace = i.Event.Trace()
+	txn.Trace = i.Trace()
 	txn.Advance()
 	if queue := txn.Queue(); queue.Head != queue.Tail {
 		txn.Retry(i.Next, 0)

@@ -10,11 +10,11 @@ import (
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
+	"prosody/core/observe/trace"
 )
 
 // Names of headers that Prosody gives a meaning.
 const (
-	traceHeader = "traceparent"
 	maxTopic    = 249
 )
 
@@ -85,7 +85,9 @@ func checkHeader(name string) *fault.Error {
 func (p *Producer) copy(o *Outgoing) *send {
 	s := &send{}
 	s.entry.Value = s
-	size := len(o.Key) + len(o.Payload)
+	given := p.begun(s, o)
+	parent, state := trace.Format(given)
+	size := len(o.Key) + len(o.Payload) + len(parent) + len(state)
 	for i := range o.Headers {
 		size += len(o.Headers[i].Value)
 	}
@@ -108,11 +110,11 @@ func (p *Producer) copy(o *Outgoing) *send {
 	traced := false
 	for i := range o.Headers {
 		header := &o.Headers[i]
-		if header.Name == traceHeader && !o.Raw {
-			if traced {
+		if !o.Raw && (header.Name == trace.Parent || header.Name == trace.State) {
+			if parent != "" || traced && header.Name == trace.Parent {
 				continue
 			}
-			traced = true
+			traced = traced || header.Name == trace.Parent
 		}
 		s.record.Headers = append(s.record.Headers,
 			kafka.Header{Name: strings.Clone(header.Name), Value: take(header.Value)})
@@ -123,7 +125,42 @@ func (p *Producer) copy(o *Outgoing) *send {
 	if !o.Raw {
 		s.record.Headers = append(s.record.Headers, kafka.Header{Name: event.SourceHeader, Value: p.source})
 	}
+	if parent != "" {
+		s.record.Headers = append(s.record.Headers, kafka.Header{Name: trace.Parent, Value: take([]byte(parent))})
+	}
+	if state != "" {
+		s.record.Headers = append(s.record.Headers, kafka.Header{Name: trace.State, Value: take([]byte(state))})
+	}
 	return s
+}
+
+// begun begins the span of a send and gives the context that the record is to carry; of
+// a raw one none, since it goes out as it is.
+func (p *Producer) begun(s *send, o *Outgoing) trace.Context {
+	cause := o.Cause
+	if p.options.Tracer != nil {
+		s.span = p.options.Tracer.Send(trace.First(cause, trace.Of(o.Headers)), o.Topic, o.Key, o.Payload)
+		cause = trace.First(s.span.Context(), cause)
+	}
+	if o.Raw {
+		return trace.Context{}
+	}
+	return cause
+}
+
+// traced makes the end of a send the end of its span.
+func (p *Producer) traced(s *send, done func(Sent)) func(Sent) {
+	if p.options.Tracer == nil {
+		return done
+	}
+	return func(sent Sent) {
+		if sent.Err != nil {
+			s.span.Fail(sent.Err)
+		} else {
+			s.span.Sent(sent.Partition, sent.Offset, s.record.Timestamp)
+		}
+		done(sent)
+	}
 }
 
 // quote makes any text printable and short.

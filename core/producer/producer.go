@@ -17,6 +17,7 @@ import (
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
+	"prosody/core/observe/trace"
 	"prosody/core/tally"
 )
 
@@ -29,8 +30,9 @@ type Options struct {
 	SendTimeout time.Duration // for the whole send with its acknowledgement; 0: none
 	Cache       int           // events remembered against duplicates; 0: none
 	Clock       clock.Clock
-	Dates       clock.Clock  // tells the timestamps of records; nil: Clock
-	Log         *slog.Logger // for the client library's own lines; nil: none
+	Dates       clock.Clock   // tells the timestamps of records; nil: Clock
+	Tracer      *trace.Tracer // nil: no spans
+	Log         *slog.Logger  // for the client library's own lines; nil: none
 }
 
 // Outgoing is a record to send.
@@ -42,6 +44,8 @@ type Outgoing struct {
 	// Reply, when set, makes the record a request. It is sent also when the payload's id
 	// was sent before: without the record nobody could answer.
 	Reply *event.Reply
+	// Cause is the span that the record belongs to; none: what its headers say.
+	Cause trace.Context
 	// Raw sends the record as it is: no check but the topic's, no header added, no
 	// look for duplicates. It is for copies of received records.
 	Raw bool
@@ -94,6 +98,7 @@ type send struct {
 	record kafka.Record
 	inline [4]kafka.Header // room for the usual few headers
 	done   func(Sent)
+	span   trace.Span
 	flight *flight // of a record with an id
 }
 
@@ -129,15 +134,16 @@ func New(options Options) (*Producer, error) {
 // returned at once as a *fault.Error, and then done is not called. Otherwise done is
 // called exactly once, perhaps before Send returns; it must not block or panic.
 //
-// The headers on the wire are the caller's in order, those of Reply, then source-system. Of several
-// traceparent headers the first counts and the others are left out.
+// The headers on the wire are the caller's in order, those of Reply, then source-system. The trace
+// context that goes out is that of the send's span, else of Cause, and replaces the
+// caller's; without either, the first traceparent of the caller goes out.
 func (p *Producer) Send(o Outgoing, done func(Sent)) error {
 	id, hasID, err := check(&o)
 	if err != nil {
 		return err
 	}
 	s := p.copy(&o)
-	s.done = done
+	s.done = p.traced(s, done)
 	role := leader
 	if hasID && p.known.sent != nil {
 		role = p.known.enter(s, p.known.digest(o.Topic, o.Key, id), p.begin)
@@ -146,10 +152,11 @@ func (p *Producer) Send(o Outgoing, done func(Sent)) error {
 	}
 	switch role {
 	case refused:
+		s.span.Fail(errClosed(o.Topic))
 		return errClosed(o.Topic)
 	case duplicate:
 		p.duplicates.Add(1)
-		done(Sent{Partition: -1, Offset: -1})
+		s.done(Sent{Partition: -1, Offset: -1})
 		return nil
 	case follower:
 		return nil
@@ -162,6 +169,7 @@ func (p *Producer) Send(o Outgoing, done func(Sent)) error {
 	p.land(s, false)
 	if returned {
 		p.failed.Add(1)
+		s.span.Fail(refusal)
 		return refusal
 	}
 	return nil // its deadline was faster

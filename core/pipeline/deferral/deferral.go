@@ -22,10 +22,12 @@ import (
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
+	"prosody/core/observe/trace"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/deadletter"
 	"prosody/core/pipeline/gate"
 	"prosody/core/pipeline/retry"
+	"prosody/core/pipeline/span"
 )
 
 // Options say what is deferred, and for how long.
@@ -46,6 +48,7 @@ type Options struct {
 	Clock   clock.Clock
 	Counts  *pipeline.Counts
 	Log     *slog.Logger
+	Tracer  *trace.Tracer // nil: no spans
 	// Random is uniform in [0, limit); nil: the global source.
 	Random func(limit int64) int64
 }
@@ -136,7 +139,8 @@ func (d *deferral) head(ctx context.Context, invocation *pipeline.Invocation, qu
 		return d.refused(invocation, err)
 	}
 	call := invocation.Event
-	found, lost, err := d.load(invocation, data)
+	start := time.Now()
+	found, cached, lost, err := d.load(invocation, data)
 	if err != nil && lost == nil {
 		if invocation.Leaving.Err() != nil {
 			return pipeline.Leave(invocation, err.Error())
@@ -154,7 +158,10 @@ func (d *deferral) head(ctx context.Context, invocation *pipeline.Invocation, qu
 	if queue.Count > 0 {
 		d.Counts.Retries.Add(1)
 	}
-	outcome := d.next.Handle(ctx, invocation)
+	invocation.Span = d.span(found, cached, start)
+	outcome := pipeline.Outcome{Class: pipeline.Aborted, Text: "panicked"}
+	defer func() { span.End(invocation, outcome) }()
+	outcome = d.next.Handle(ctx, invocation)
 	if outcome.Class != pipeline.Transient || !d.Keep {
 		return outcome
 	}
@@ -171,6 +178,17 @@ func (d *deferral) head(ctx context.Context, invocation *pipeline.Invocation, qu
 	return d.again(invocation, count, outcome.Text)
 }
 
+// span is the work on a deferred event, which has begun with its loading.
+func (d *deferral) span(found *event.Event, cached bool, start time.Time) trace.Span {
+	if d.Tracer == nil {
+		return trace.Span{}
+	}
+	if found.Kind == event.Timer {
+		return d.Tracer.LoadTimer(found.Trace(), found.Key, found.Timestamp/1000, start)
+	}
+	return d.Tracer.Load(found.Trace(), found.Record(), cached, start)
+}
+
 // again lets the head wait for its next turn.
 func (d *deferral) again(invocation *pipeline.Invocation, count uint32, text string) pipeline.Outcome {
 	return d.wait(invocation, d.after(d.delay(count)), count, text)
@@ -183,29 +201,29 @@ func (d *deferral) wait(invocation *pipeline.Invocation, due int64, count uint32
 	return pipeline.Outcome{Class: pipeline.Deferred, Text: text}
 }
 
-// load makes the event of a row. lost is what remains of an event that is not to be had
+// load makes the event of a row; cached: it was all there. lost is what remains of an event that is not to be had
 // any more; the error says why. Without it the error may pass.
-func (d *deferral) load(invocation *pipeline.Invocation, data []byte) (found *event.Event, lost *kafka.Record, err error) {
+func (d *deferral) load(invocation *pipeline.Invocation, data []byte) (found *event.Event, cached bool, lost *kafka.Record, err error) {
 	call := invocation.Event
 	at := &kafka.Record{Topic: call.Topic, Partition: call.Partition, Offset: -1, Timestamp: -1, Key: []byte(call.Key)}
 	if data == nil {
-		return nil, at, errors.New("its row is gone from the store")
+		return nil, false, at, errors.New("its row is gone from the store")
 	}
 	r, err := decode(data)
 	if err != nil {
-		return nil, at, err
+		return nil, false, at, err
 	}
 	r.record.Topic, r.record.Key = call.Topic, []byte(call.Key)
 	if r.absent {
 		read, err := d.Read(invocation.Leaving, kafka.Partition{Topic: call.Topic, Index: r.record.Partition}, r.record.Offset)
 		if failure := (*kafka.Error)(nil); errors.As(err, &failure) && failure.Code == kafka.Gone {
-			return nil, &r.record, err
+			return nil, false, &r.record, err
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, false, nil, err
 		}
 		if string(read.Key) != call.Key {
-			return nil, &r.record, errors.New("the log was made anew: another key is at its offset")
+			return nil, false, &r.record, errors.New("the log was made anew: another key is at its offset")
 		}
 		timestamp := r.record.Timestamp
 		r.record = *read
@@ -213,9 +231,9 @@ func (d *deferral) load(invocation *pipeline.Invocation, data []byte) (found *ev
 	}
 	made, err := r.event(call.Topic, call.Key, call.Partition)
 	if err != nil {
-		return nil, &r.record, err
+		return nil, false, &r.record, err
 	}
-	return made, nil, nil
+	return made, !r.absent, nil, nil
 }
 
 // lose gives up an event that is not to be had any more.

@@ -14,6 +14,7 @@ import (
 	"prosody/core/entity"
 	"prosody/core/event"
 	"prosody/core/fault"
+	"prosody/core/observe/trace"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/retry"
 )
@@ -71,7 +72,7 @@ func (d *durable) Handle(ctx context.Context, invocation *pipeline.Invocation) p
 		d.Log.Debug("event was done before, skipping it", pipeline.Fields(invocation.Event)...)
 		return pipeline.Outcome{Class: pipeline.Success, Silent: true}
 	}
-	trace(invocation)
+	traced(invocation)
 	defer func() { discard(invocation) }()
 	return d.end(invocation, d.next.Handle(ctx, invocation))
 }
@@ -84,18 +85,18 @@ func (d *durable) seen(invocation *pipeline.Invocation, record *entity.Entity) (
 	return false, nil
 }
 
-// trace gives a timer the trace context of what scheduled it.
-func trace(invocation *pipeline.Invocation) {
+// traced gives a timer the trace context of what scheduled it.
+func traced(invocation *pipeline.Invocation) {
 	if invocation.Event.Kind != event.Timer {
 		return
 	}
-	headers := event.Traced(invocation.Entity.Trace(invocation.Event.Timestamp / 1000))
+	headers := trace.Headers(trace.Read(invocation.Entity.Trace(invocation.Event.Timestamp / 1000)))
 	if headers == nil {
 		return
 	}
-	traced := *invocation.Event
-	traced.Headers = headers
-	invocation.Event = &traced
+	due := *invocation.Event
+	due.Headers = headers
+	invocation.Event = &due
 }
 
 // end makes an outcome durable.

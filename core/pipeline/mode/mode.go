@@ -1,8 +1,8 @@
 // Package mode owns the composition of the middleware: one chain for each mode.
 //
-//	pipeline:    log, respond, durable, retry without limit, deferral, monopoly, cancel, schedule, timeout, gate, attempt, guard, host
-//	low-latency: log, respond, durable, deferral, deadletter, retry with a limit, cancel, schedule, timeout, attempt, …
-//	best-effort: log, respond, durable, deferral, cancel, schedule, …
+//	pipeline:    log, respond, durable, span, retry without limit, deferral, monopoly, cancel, schedule, timeout, gate, attempt, guard, host
+//	low-latency: log, respond, durable, span, deferral, deadletter, retry with a limit, cancel, schedule, timeout, attempt, …
+//	best-effort: log, respond, durable, span, deferral, cancel, schedule, …
 //
 // Only in pipeline mode an event is deferred; the others work off what was deferred before.
 // Retries are outside of the permit, so that a wait between two attempts holds none.
@@ -18,6 +18,7 @@ import (
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
+	"prosody/core/observe/trace"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/attempt"
 	"prosody/core/pipeline/cancel"
@@ -30,6 +31,7 @@ import (
 	"prosody/core/pipeline/monopoly"
 	"prosody/core/pipeline/retry"
 	"prosody/core/pipeline/schedule"
+	"prosody/core/pipeline/span"
 	"prosody/core/pipeline/timeout"
 	"prosody/core/producer"
 	"prosody/core/respond"
@@ -76,6 +78,7 @@ type Options struct {
 	Group        string
 	Source       string
 	State        *state.Registry // nil: no collections
+	Tracer       *trace.Tracer   // nil: no spans
 	Send         func(producer.Outgoing, func(producer.Sent)) error
 	Answers      *respond.Responder // nil: none
 
@@ -131,7 +134,7 @@ func New(o Options) (*Chain, error) {
 		return deferral.New(next, deferral.Options{
 			Enabled: o.Defer && o.Mode == Pipeline, Keep: o.Mode == Pipeline, Gate: doors, Base: o.Base, Most: o.Most,
 			Read: o.Read, Letters: c.Letters, Backoff: retry.Backoff{Base: storeBase, Max: storeDelay},
-			Clock: o.Dates, Counts: c.Counts, Log: o.Log,
+			Clock: o.Dates, Counts: c.Counts, Log: o.Log, Tracer: o.Tracer,
 		})
 	}
 	switch o.Mode {
@@ -156,7 +159,7 @@ func New(o Options) (*Chain, error) {
 	default:
 		return nil, fault.New(fault.Config, "mode: %q is none of %s, %s, %s", o.Mode, Pipeline, LowLatency, BestEffort)
 	}
-	c.handler = durable.New(c.handler, durable.Options{
+	c.handler = durable.New(span.New(c.handler, o.Tracer), durable.Options{
 		Dedup: o.Mode == Pipeline, Backoff: retry.Backoff{Base: storeBase, Max: storeDelay},
 		Yield: func(ctx context.Context) { c.scheduler.Calm(ctx, headStart) },
 		Clock: o.Clock, Counts: c.Counts, Log: o.Log,
