@@ -284,6 +284,21 @@ void prosody_client_destroy(prosody_client *client) {
   if (client != NULL && !shim_forked()) goClientDestroy(RAW(client));
 }
 
+/* ---- Telemetry ------------------------------------------------------------------------------ */
+
+prosody_status prosody_telemetry_flush(prosody_queue *queue, uint64_t tag, prosody_error *error) {
+  ENTER(error);
+  HANDLE(queue);
+  return goTelemetryFlush(RAW(queue), tag, error);
+}
+
+prosody_status prosody_telemetry_shutdown(prosody_queue *queue, uint64_t tag,
+                                          prosody_error *error) {
+  ENTER(error);
+  HANDLE(queue);
+  return goTelemetryShutdown(RAW(queue), tag, error);
+}
+
 /* ---- Invocations ---------------------------------------------------------------------------- */
 
 prosody_status prosody_complete(const prosody_outcome *outcomes, size_t count,

@@ -35,11 +35,13 @@ func goClientCreate(c, q C.uintptr_t, tag C.uint64_t, out *C.uintptr_t, e *C.pro
 	if queue == nil {
 		return stale(e, kindQueue)
 	}
-	plan, err := client.Prepare(s.copied(), environment())
+	variables := environment()
+	plan, err := client.Prepare(s.copied(), variables)
 	if err != nil {
 		return report(e, err)
 	}
 	p := newPeer(plan, queue.Queue)
+	p.observe(variables)
 	*out = C.uintptr_t(handle.Open(library.handles, kindClient, p))
 	library.spawn("prosody_client_create", func() {
 		inject("client")
@@ -158,7 +160,7 @@ func outgoing(o *C.prosody_outgoing, e *C.prosody_error) (out producer.Outgoing,
 	if strings.IndexByte(borrow(o.topic), 0) >= 0 {
 		return out, fail(e, C.PROSODY_ERR_INVALID, "topic: holds a NUL")
 	}
-	out = producer.Outgoing{Topic: borrow(o.topic), Key: borrow(o.key), Payload: view(o.payload)}
+	out = producer.Outgoing{Topic: borrow(o.topic), Key: borrow(o.key), Payload: view(o.payload), Cause: entered()}
 	if o.headers_count > 0 {
 		out.Headers = make([]kafka.Header, o.headers_count)
 	}

@@ -14,7 +14,7 @@ import (
 func goValueGet(
 	token C.uint64_t, q C.uintptr_t, tag C.uint64_t, buffer unsafe.Pointer, capacity C.size_t, size *C.size_t, e *C.prosody_error,
 ) (status C.prosody_status) {
-	a := &action{name: "prosody_value_get", buffer: buffer, bytes: capacity, size: size}
+	a := &action{name: "prosody_value_get", verb: "get", buffer: buffer, bytes: capacity, size: size}
 	defer guard(a.name, e, &status)
 	a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) { return c.Get(ctx) }
 	return act(token, q, tag, e, a)
@@ -22,7 +22,7 @@ func goValueGet(
 
 //export goValueSet
 func goValueSet(token C.uint64_t, q C.uintptr_t, tag C.uint64_t, from *C.prosody_item, e *C.prosody_error) (status C.prosody_status) {
-	a := &action{name: "prosody_value_set", changes: true}
+	a := &action{name: "prosody_value_set", verb: "set", changes: true}
 	defer guard(a.name, e, &status)
 	give := taken(from)
 	a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) {
@@ -35,12 +35,13 @@ func goValueSet(token C.uint64_t, q C.uintptr_t, tag C.uint64_t, from *C.prosody
 func goMapGet(
 	token C.uint64_t, q C.uintptr_t, tag C.uint64_t, k C.prosody_bytes, buffer unsafe.Pointer, capacity C.size_t, size *C.size_t, e *C.prosody_error,
 ) (status C.prosody_status) {
-	a := &action{name: "prosody_map_get", buffer: buffer, bytes: capacity, size: size}
+	a := &action{name: "prosody_map_get", verb: "get", buffer: buffer, bytes: capacity, size: size}
 	defer guard(a.name, e, &status)
 	key, valid := keyOf(k)
 	if !valid {
 		return unreadable(e)
 	}
+	a.key = key
 	a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) { return c.At(ctx, key) }
 	return act(token, q, tag, e, a)
 }
@@ -50,7 +51,7 @@ func goMapGetMany(
 	token C.uint64_t, q C.uintptr_t, tag C.uint64_t, list *C.prosody_bytes, count C.size_t,
 	buffer unsafe.Pointer, capacity C.size_t, size *C.size_t, e *C.prosody_error,
 ) (status C.prosody_status) {
-	a := &action{name: "prosody_map_get_many", buffer: buffer, bytes: capacity, size: size}
+	a := &action{name: "prosody_map_get_many", verb: "get_many", keys: int(count), buffer: buffer, bytes: capacity, size: size}
 	defer guard(a.name, e, &status)
 	keys, status := keysOf(list, count, e)
 	if status != C.PROSODY_OK {
@@ -62,12 +63,13 @@ func goMapGetMany(
 
 //export goMapSet
 func goMapSet(token C.uint64_t, q C.uintptr_t, tag C.uint64_t, k C.prosody_bytes, from *C.prosody_item, e *C.prosody_error) (status C.prosody_status) {
-	a := &action{name: "prosody_map_set", changes: true}
+	a := &action{name: "prosody_map_set", verb: "set", changes: true}
 	defer guard(a.name, e, &status)
 	key, valid := keyOf(k)
 	if !valid {
 		return unreadable(e)
 	}
+	a.key = key
 	give := taken(from)
 	a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) {
 		return c.Put(ctx, key, give(c))
@@ -77,19 +79,20 @@ func goMapSet(token C.uint64_t, q C.uintptr_t, tag C.uint64_t, k C.prosody_bytes
 
 //export goKeyChange
 func goKeyChange(what C.int, token C.uint64_t, q C.uintptr_t, tag C.uint64_t, k C.prosody_bytes, e *C.prosody_error) (status C.prosody_status) {
-	a := &action{name: "prosody_map_remove", changes: true}
+	a := &action{name: "prosody_map_remove", verb: "remove", changes: true}
 	change := (*keyed.Collection).Remove
 	switch what {
 	case C.SHIM_ADD:
-		a.name, change = "prosody_set_add", (*keyed.Collection).Add
+		a.name, a.verb, change = "prosody_set_add", "insert", (*keyed.Collection).Add
 	case C.SHIM_DISCARD:
-		a.name, change = "prosody_set_remove", (*keyed.Collection).Discard
+		a.name, a.verb, change = "prosody_set_remove", "remove", (*keyed.Collection).Discard
 	}
 	defer guard(a.name, e, &status)
 	key, valid := keyOf(k)
 	if !valid {
 		return unreadable(e)
 	}
+	a.key = key
 	a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) {
 		return change(c, ctx, key)
 	}
@@ -98,7 +101,7 @@ func goKeyChange(what C.int, token C.uint64_t, q C.uintptr_t, tag C.uint64_t, k 
 
 //export goDequePush
 func goDequePush(token C.uint64_t, q C.uintptr_t, tag C.uint64_t, end C.int32_t, from *C.prosody_item, e *C.prosody_error) (status C.prosody_status) {
-	a := &action{name: "prosody_deque_push", changes: true}
+	a := &action{name: "prosody_deque_push", verb: ended("push", end), changes: true}
 	defer guard(a.name, e, &status)
 	give := taken(from)
 	a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) {
@@ -111,7 +114,7 @@ func goDequePush(token C.uint64_t, q C.uintptr_t, tag C.uint64_t, end C.int32_t,
 func goDequePop(
 	token C.uint64_t, q C.uintptr_t, tag C.uint64_t, end C.int32_t, buffer unsafe.Pointer, capacity C.size_t, size *C.size_t, e *C.prosody_error,
 ) (status C.prosody_status) {
-	a := &action{name: "prosody_deque_pop", changes: true, buffer: buffer, bytes: capacity, size: size}
+	a := &action{name: "prosody_deque_pop", verb: ended("pop", end), changes: true, buffer: buffer, bytes: capacity, size: size}
 	defer guard(a.name, e, &status)
 	a.do = func(ctx context.Context, c *keyed.Collection, room int) (keyed.Answer, error) {
 		return c.Pop(ctx, end == C.PROSODY_FRONT, room)
@@ -123,7 +126,7 @@ func goDequePop(
 func goDequePeek(
 	token C.uint64_t, q C.uintptr_t, tag C.uint64_t, end C.int32_t, buffer unsafe.Pointer, capacity C.size_t, size *C.size_t, e *C.prosody_error,
 ) (status C.prosody_status) {
-	a := &action{name: "prosody_deque_peek", buffer: buffer, bytes: capacity, size: size}
+	a := &action{name: "prosody_deque_peek", verb: ended("peek", end), buffer: buffer, bytes: capacity, size: size}
 	defer guard(a.name, e, &status)
 	a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) {
 		return c.Peek(ctx, end == C.PROSODY_FRONT)
@@ -135,7 +138,7 @@ func goDequePeek(
 func goDequeGet(
 	token C.uint64_t, q C.uintptr_t, tag C.uint64_t, index C.int64_t, buffer unsafe.Pointer, capacity C.size_t, size *C.size_t, e *C.prosody_error,
 ) (status C.prosody_status) {
-	a := &action{name: "prosody_deque_get", buffer: buffer, bytes: capacity, size: size}
+	a := &action{name: "prosody_deque_get", verb: "get", buffer: buffer, bytes: capacity, size: size}
 	defer guard(a.name, e, &status)
 	a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) {
 		return c.Index(ctx, int64(index))
@@ -145,9 +148,17 @@ func goDequeGet(
 
 //export goDequeSize
 func goDequeSize(token C.uint64_t, q C.uintptr_t, tag C.uint64_t, count *C.int64_t, e *C.prosody_error) (status C.prosody_status) {
-	a := &action{name: "prosody_deque_size"}
+	a := &action{name: "prosody_deque_size", verb: "len"}
 	defer guard(a.name, e, &status)
 	a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) { return c.Size(ctx) }
 	a.hand = func(answer keyed.Answer) { *count = C.int64_t(answer.Value) }
 	return act(token, q, tag, e, a)
+}
+
+// ended names a verb at an end of a deque.
+func ended(verb string, end C.int32_t) string {
+	if end == C.PROSODY_FRONT {
+		return verb + "_front"
+	}
+	return verb + "_back"
 }

@@ -28,7 +28,7 @@ func (s *settings) copied() *config.Source {
 
 // environment copies the environment as it is now: Go's own copy misses what the host
 // has set since the library was loaded.
-func environment() config.Environ {
+func environment() config.Map {
 	variables := config.Map{}
 	list := C.shim_environ()
 	if list == nil {

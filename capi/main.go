@@ -53,6 +53,8 @@ type process struct {
 	mutex   sync.Mutex
 	queues  map[*queue.Queue]struct{} // those with a handle
 	clients map[*peer]struct{}        // those that are not closed
+
+	telemetry telemetry
 }
 
 // library is the one state of a process: the host names nothing but handles.

@@ -14,17 +14,21 @@ import (
 	"prosody/capi/internal/queue"
 	"prosody/capi/internal/record"
 	"prosody/core/client"
+	"prosody/core/config"
 	"prosody/core/fault"
 	"prosody/core/mock"
+	"prosody/core/observe/export"
 	"prosody/core/producer"
 )
 
 // peer is a client as the host sees it: there from the call that makes it, while the
 // core's client comes later or never.
 type peer struct {
-	plan *client.Plan
-	life context.Context
-	sink atomic.Pointer[queue.Queue] // of log lines; nil is standard error
+	plan     *client.Plan
+	life     context.Context
+	sink     atomic.Pointer[queue.Queue] // of log lines; nil is standard error
+	log      atomic.Pointer[slog.Logger]
+	exported *export.Export
 
 	asked asked       // requests that wait
 	world *mock.World // nil: not in mock mode
@@ -47,12 +51,23 @@ func newPeer(plan *client.Plan, sink *queue.Queue) *peer {
 	return p
 }
 
+// observe makes the client part of what the process exports, and makes its logger.
+func (p *peer) observe(variables config.Map) {
+	var wrong error
+	p.exported = library.observe(variables, func(err error) { wrong = err })
+	log := p.logger(p.exported)
+	p.log.Store(log)
+	if wrong != nil {
+		log.Error("telemetry is not set up as wanted", "target", "prosody.telemetry", "error", wrong)
+	}
+}
+
 // build makes the core's client, tells what came of it and runs what waited for it.
 func (p *peer) build(tell func(error)) {
-	log := slog.New(lines.New(lines.Parse(p.plan.Log()), p.print))
 	deps := client.Deps{
-		Memory: library.mocks.Brokers, Peers: library.peers, Metrics: library.metrics, Log: log,
-		Fault: func(err error) { library.poison("the consumer", err) },
+		Memory: library.mocks.Brokers, Peers: library.peers, Metrics: library.metrics, Log: p.log.Load(),
+		Tracer: p.exported.Tracer(),
+		Fault:  func(err error) { library.poison("the consumer", err) },
 	}
 	if servers, mock := p.plan.Mock(); mock {
 		p.world = library.mocks.World(servers)

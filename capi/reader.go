@@ -10,15 +10,17 @@ import (
 
 	"prosody/capi/internal/handle"
 	"prosody/core/publish"
+	"prosody/core/state"
 )
 
 // reader is a published collection in the host's hands.
 type reader struct {
 	*publish.Reader
 
-	mutex sync.Mutex
-	gone  bool
-	names map[uint64]struct{}
+	identity state.Identity
+	mutex    sync.Mutex
+	gone     bool
+	names    map[uint64]struct{}
 }
 
 // window is how old an answer may be; nil: as the client's option says.
@@ -39,11 +41,12 @@ func goReaderOpen(c C.uintptr_t, subsystem C.prosody_bytes, collection *C.prosod
 		if p.core == nil {
 			return report(e, p.failed)
 		}
-		opened, err := p.core.Published(text(subsystem), identity(collection), window(collection.read_cache_ms))
+		about := identity(collection)
+		opened, err := p.core.Published(text(subsystem), about, window(collection.read_cache_ms))
 		if err != nil {
 			return report(e, err)
 		}
-		made := &reader{Reader: opened, names: map[uint64]struct{}{}}
+		made := &reader{Reader: opened, identity: about, names: map[uint64]struct{}{}}
 		*out = C.uintptr_t(handle.Open(library.handles, kindReader, made))
 		return C.PROSODY_OK
 	})
@@ -70,7 +73,7 @@ func goReaderBind(r C.uintptr_t, key C.prosody_bytes, out *C.uint64_t, e *C.pros
 		return stale(e, kindReader)
 	}
 	var made uint64
-	made = library.keyed.Open(held.Bind(wanted), func() { held.forget(made) })
+	made = library.keyed.Open(held.Bind(wanted), held.identity, func() { held.forget(made) })
 	held.names[made] = struct{}{}
 	*out = C.uint64_t(made)
 	return C.PROSODY_OK

@@ -8,6 +8,8 @@ import (
 	"math"
 	"unsafe"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"prosody/capi/internal/keyed"
 	"prosody/core/state"
 )
@@ -64,6 +66,18 @@ func spanOf(q *C.prosody_scan) state.Span {
 	return made
 }
 
+// streamed is what the span of a scan tells of its query.
+func streamed(q *C.prosody_scan) []attribute.KeyValue {
+	direction, projection := "forward", "values"
+	if q.flags&C.PROSODY_SCAN_BACKWARD != 0 {
+		direction = "backward"
+	}
+	if q.flags&C.PROSODY_SCAN_KEYS != 0 {
+		projection = "presence"
+	}
+	return []attribute.KeyValue{attribute.String("direction", direction), attribute.String("projection", projection)}
+}
+
 //export goScanOpen
 func goScanOpen(token C.uint64_t, query *C.prosody_scan, out *C.uint64_t, e *C.prosody_error) (status C.prosody_status) {
 	const name = "prosody_scan_open"
@@ -83,14 +97,17 @@ func goScanOpen(token C.uint64_t, query *C.prosody_scan, out *C.uint64_t, e *C.p
 		return status
 	}
 	defer held.Return()
+	span := (&action{verb: "stream"}).span(c, held)
+	span.Set(func() []attribute.KeyValue { return streamed(query) })
 	var scan uint64
 	var err error
 	if c.Positions() {
-		scan, err = library.keyed.Stride(c, spanOf(query))
+		scan, err = library.keyed.Stride(c, spanOf(query), span.Fail)
 	} else {
-		scan, err = library.keyed.Walk(c, queryOf(query))
+		scan, err = library.keyed.Walk(c, queryOf(query), span.Fail)
 	}
 	if err != nil {
+		span.Fail(err)
 		return (&action{}).end(keyed.Answer{}, err, e)
 	}
 	*out = C.uint64_t(scan)

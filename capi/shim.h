@@ -37,6 +37,20 @@ prosody_status shim_dispatchable(prosody_queue *queue, const prosody_handler *ha
 prosody_status shim_take(prosody_queue *queue, void *buffer, size_t capacity, uint32_t limit,
                          int32_t timeout_ms, size_t *size, uint32_t *count, prosody_error *error);
 
+/* The span that a thread has entered; none when parent_size is 0. */
+typedef struct shim_span {
+  uint32_t parent_size;
+  uint32_t state_size;
+  char parent[128];
+  char state[512];
+} shim_span;
+
+/* Not 0 once a thread of the process has entered a span. */
+extern int32_t shim_traced;
+
+/* The span of the calling thread; NULL when it never entered one. */
+const shim_span *shim_entered(void);
+
 /* The environment as it is now. */
 char **shim_environ(void);
 

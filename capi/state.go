@@ -10,11 +10,14 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"prosody/capi/internal/keyed"
 	"prosody/capi/internal/record"
 	"prosody/capi/internal/slot"
 	"prosody/core/config"
 	"prosody/core/fault"
+	"prosody/core/observe/trace"
 	"prosody/core/state"
 )
 
@@ -80,6 +83,9 @@ func unlent(verdict slot.Verdict, late string, e *C.prosody_error) C.prosody_sta
 // action is a call on a collection: what it does, and how it hands over an answer.
 type action struct {
 	name    string
+	verb    string // of its span; empty: none
+	key     string // that it is about
+	keys    int    // how many it is about
 	changes bool
 	do      func(ctx context.Context, c *keyed.Collection, capacity int) (keyed.Answer, error)
 	buffer  unsafe.Pointer
@@ -112,9 +118,13 @@ func (a *action) run(c *keyed.Collection, late string, q C.uintptr_t, tag C.uint
 	if status != C.PROSODY_OK {
 		return status
 	}
+	span := a.span(c, held)
 	answer, err := a.do(atHand, c, int(a.bytes))
 	if !errors.Is(err, state.ErrPending) {
 		held.Return()
+		if answer.Short == 0 { // else the call comes again, and this span is none
+			span.Fail(err)
+		}
 		return a.end(answer, err, e)
 	}
 	queue := queueOf(q)
@@ -125,9 +135,39 @@ func (a *action) run(c *keyed.Collection, late string, q C.uintptr_t, tag C.uint
 	library.spawn(a.name, func() {
 		defer held.Return()
 		answer, err := a.do(context.Background(), c, -1)
+		span.Fail(err)
 		queue.Push(answered(tag, answer, err))
 	})
 	return C.PROSODY_PENDING
+}
+
+// span begins the span of a call.
+func (a *action) span(c *keyed.Collection, held hand) trace.Span {
+	tracer := library.telemetry.tracer.Load()
+	if tracer == nil || a.verb == "" {
+		return trace.Span{}
+	}
+	span := tracer.Call(held.cause(), c.Kind()+"."+a.verb)
+	span.Set(func() []attribute.KeyValue {
+		about := []attribute.KeyValue{attribute.String("collection", c.Name())}
+		if a.key != "" {
+			about = append(about, attribute.String(c.Kind()+".key", a.key))
+		}
+		if a.keys > 0 {
+			about = append(about, attribute.Int("keys", a.keys))
+		}
+		return about
+	})
+	return span
+}
+
+// cause gives what a call belongs to.
+func (h hand) cause() trace.Context {
+	cause := entered()
+	if !cause.IsValid() && h.slot != nil {
+		cause = h.slot.Within()
+	}
+	return cause
 }
 
 // hold keeps the invocation of a collection from ending; a reader's has none.
@@ -237,16 +277,16 @@ func goStateEach(what C.int, token C.uint64_t, q C.uintptr_t, tag C.uint64_t, e 
 	a := &action{}
 	switch what {
 	case C.SHIM_COMMIT:
-		a.name, a.changes = "prosody_state_commit", true
+		a.name, a.verb, a.changes = "prosody_state_commit", "commit", true
 		a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) { return c.Commit(ctx) }
 	case C.SHIM_ROLLBACK:
-		a.name = "prosody_state_rollback"
+		a.name, a.verb = "prosody_state_rollback", "rollback"
 		a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) { return c.Rollback(ctx) }
 	case C.SHIM_CLEAR:
-		a.name, a.changes = "prosody_state_clear", true
+		a.name, a.verb, a.changes = "prosody_state_clear", "clear", true
 		a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) { return c.Clear(ctx) }
 	default:
-		a.name = "prosody_state_empty"
+		a.name, a.verb = "prosody_state_empty", "is_empty"
 		a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) { return c.Empty(ctx) }
 	}
 	defer guard(a.name, e, &status)
@@ -259,12 +299,13 @@ func goStateEach(what C.int, token C.uint64_t, q C.uintptr_t, tag C.uint64_t, e 
 
 //export goStateContains
 func goStateContains(token C.uint64_t, q C.uintptr_t, tag C.uint64_t, k C.prosody_bytes, e *C.prosody_error) (status C.prosody_status) {
-	a := &action{name: "prosody_state_contains"}
+	a := &action{name: "prosody_state_contains", verb: "contains"}
 	defer guard(a.name, e, &status)
 	key, valid := keyOf(k)
 	if !valid {
 		return unreadable(e)
 	}
+	a.key = key
 	a.do = func(ctx context.Context, c *keyed.Collection, _ int) (keyed.Answer, error) {
 		return c.Contains(ctx, key)
 	}
@@ -275,7 +316,7 @@ func goStateContains(token C.uint64_t, q C.uintptr_t, tag C.uint64_t, k C.prosod
 func goStateContainsMany(
 	token C.uint64_t, q C.uintptr_t, tag C.uint64_t, list *C.prosody_bytes, count C.size_t, found *C.uint8_t, e *C.prosody_error,
 ) (status C.prosody_status) {
-	a := &action{name: "prosody_state_contains_many"}
+	a := &action{name: "prosody_state_contains_many", verb: "contains_many", keys: int(count)}
 	defer guard(a.name, e, &status)
 	keys, status := keysOf(list, count, e)
 	if status != C.PROSODY_OK {

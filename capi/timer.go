@@ -11,6 +11,7 @@ import (
 	"prosody/capi/internal/record"
 	"prosody/capi/internal/slot"
 	"prosody/core/fault"
+	"prosody/core/observe/trace"
 	"prosody/core/pipeline"
 )
 
@@ -40,11 +41,18 @@ func txnOf(invocation C.uint64_t, e *C.prosody_error) (borrowed, C.prosody_statu
 	return borrowed{held.Txn(), held}, C.PROSODY_OK
 }
 
+// span begins the span of a call, and makes it what a timer comes from.
+func (b borrowed) span(label string) (trace.Span, context.Context) {
+	cause := trace.First(entered(), b.slot.Within())
+	span := library.telemetry.tracer.Load().Call(cause, label)
+	return span, trace.With(context.Background(), trace.First(span.Context(), cause))
+}
+
 const over = "The context is no longer valid because the event has already been processed"
 
 // change makes a change of the timers: in the attempt, or durably in a goroutine.
 func change(
-	name string, invocation C.uint64_t, q C.uintptr_t, tag C.uint64_t, flags C.uint32_t, e *C.prosody_error,
+	name, label string, invocation C.uint64_t, q C.uintptr_t, tag C.uint64_t, flags C.uint32_t, e *C.prosody_error,
 	what string, do func(ctx context.Context, txn pipeline.Txn, immediate bool) error,
 ) C.prosody_status {
 	if !enter(name) {
@@ -61,16 +69,21 @@ func change(
 	if status != C.PROSODY_OK {
 		return status
 	}
+	span, ctx := txn.span(label)
 	if !immediate {
 		defer txn.slot.Return()
-		if err := do(context.Background(), txn, false); err != nil {
+		err := do(ctx, txn, false)
+		span.Fail(err)
+		if err != nil {
 			return report(e, failed(what, err))
 		}
 		return C.PROSODY_OK
 	}
 	library.spawn(name, func() {
 		defer txn.slot.Return()
-		queue.Push(answer(tag, failed(what, do(context.Background(), txn, true))))
+		err := do(ctx, txn, true)
+		span.Fail(err)
+		queue.Push(answer(tag, failed(what, err)))
 	})
 	return C.PROSODY_PENDING
 }
@@ -90,7 +103,11 @@ func failed(what string, err error) error {
 func goTimerSchedule(invocation C.uint64_t, q C.uintptr_t, tag C.uint64_t, second C.int64_t, flags C.uint32_t, e *C.prosody_error) (status C.prosody_status) {
 	const name = "prosody_timer_schedule"
 	defer guard(name, e, &status)
-	return change(name, invocation, q, tag, flags, e, "schedule timer",
+	label := "schedule"
+	if flags&C.PROSODY_TIMER_CLEAR != 0 {
+		label = "clear_and_schedule"
+	}
+	return change(name, label, invocation, q, tag, flags, e, "schedule timer",
 		func(ctx context.Context, txn pipeline.Txn, immediate bool) error {
 			if flags&C.PROSODY_TIMER_CLEAR != 0 {
 				return txn.Replace(ctx, int64(second), immediate)
@@ -103,7 +120,7 @@ func goTimerSchedule(invocation C.uint64_t, q C.uintptr_t, tag C.uint64_t, secon
 func goTimerUnschedule(invocation C.uint64_t, q C.uintptr_t, tag C.uint64_t, second C.int64_t, flags C.uint32_t, e *C.prosody_error) (status C.prosody_status) {
 	const name = "prosody_timer_unschedule"
 	defer guard(name, e, &status)
-	return change(name, invocation, q, tag, flags, e, "unschedule timer",
+	return change(name, "unschedule", invocation, q, tag, flags, e, "unschedule timer",
 		func(ctx context.Context, txn pipeline.Txn, immediate bool) error {
 			return txn.Unschedule(ctx, int64(second), immediate)
 		})
@@ -113,7 +130,7 @@ func goTimerUnschedule(invocation C.uint64_t, q C.uintptr_t, tag C.uint64_t, sec
 func goTimerClear(invocation C.uint64_t, q C.uintptr_t, tag C.uint64_t, flags C.uint32_t, e *C.prosody_error) (status C.prosody_status) {
 	const name = "prosody_timer_clear"
 	defer guard(name, e, &status)
-	return change(name, invocation, q, tag, flags, e, "clear timers",
+	return change(name, "clear_scheduled", invocation, q, tag, flags, e, "clear timers",
 		func(ctx context.Context, txn pipeline.Txn, immediate bool) error { return txn.Clear(ctx, immediate) })
 }
 
@@ -135,23 +152,27 @@ func goTimerList(
 	if status != C.PROSODY_OK {
 		return status
 	}
+	span, _ := txn.span("scheduled")
 	seconds, err := txn.Scheduled(atOnce)
 	switch {
 	case err == nil:
 		defer txn.slot.Return()
 		*count = C.size_t(len(seconds))
 		if len(seconds) > int(capacity) {
-			return C.PROSODY_SHORT
+			return C.PROSODY_SHORT // the call comes again: this span is none
 		}
+		span.End("")
 		copy(unsafe.Slice((*int64)(unsafe.Pointer(out)), len(seconds)), seconds)
 		return C.PROSODY_OK
 	case fault.Of(err) == fault.Settled:
 		defer txn.slot.Return()
+		span.Fail(err)
 		return fail(e, C.PROSODY_ERR_SETTLED, over)
 	}
 	library.spawn(name, func() { // the record has to be read anew
 		defer txn.slot.Return()
 		seconds, err := txn.Scheduled(context.Background())
+		span.Fail(err)
 		queue.Push(listed(tag, seconds, failed("list timers", err)))
 	})
 	return C.PROSODY_PENDING

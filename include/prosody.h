@@ -2,7 +2,7 @@
  * Prosody: a Kafka client for services that keep state per key.
  *
  * This header is the contract and the reference manual of the C ABI, version 1. It includes its
- * parts, prosody/timer.h, state.h, request.h, callback.h and mock.h.
+ * parts, prosody/timer.h, state.h, request.h, callback.h, mock.h and telemetry.h.
  *
  * How it works. The library never calls the host. All that reaches the host comes out of a queue,
  * which the host reads on a thread of its own: records to handle, answers to asynchronous calls,
@@ -207,7 +207,7 @@ typedef struct prosody_message_record {
   uint32_t key_size;
   uint32_t payload_size; /* null for an excise record */
   uint32_t source_size;  /* source system of the sender */
-  uint32_t trace_size;   /* W3C traceparent */
+  uint32_t trace_size;   /* W3C traceparent of the event's span */
   uint32_t state_size;   /* W3C tracestate */
   uint32_t headers_size;
   uint32_t headers_count;
@@ -436,6 +436,7 @@ PROSODY_API void prosody_admin_destroy(prosody_admin *admin);
 #include "prosody/request.h"
 #include "prosody/callback.h"
 #include "prosody/mock.h"
+#include "prosody/telemetry.h"
 
 #ifdef __cplusplus
 }

@@ -21,7 +21,7 @@ typedef struct prosody_timer_record {
   uint32_t retry; /* 0 at first, 1 for the first retry */
   uint32_t topic_size;
   uint32_t key_size;
-  uint32_t trace_size; /* W3C traceparent of what scheduled it */
+  uint32_t trace_size; /* W3C traceparent of the event's span */
   uint32_t state_size; /* W3C tracestate */
 } prosody_timer_record;
 

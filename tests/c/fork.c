@@ -52,6 +52,9 @@ static void child(prosody_config *config, host *h, prosody_admin *admin) {
   forked(prosody_client_stats(h->client, buffer, 1, &size, NULL));
   forked(prosody_complete(&outcome, 1, NULL));
   forked(prosody_should_cancel(1));
+  forked(prosody_trace_enter(name, name));
+  forked(prosody_telemetry_flush(h->queue, 1, NULL));
+  forked(prosody_telemetry_shutdown(h->queue, 1, NULL));
   forked(prosody_admin_create(config, &a, NULL));
   forked(prosody_admin_create_topic(admin, h->queue, 1, &topic, NULL));
   forked(prosody_admin_delete_topic(admin, h->queue, 1, name, NULL));

@@ -504,6 +504,10 @@ int main(void) {
   prosody_client_destroy(stale_client);
   prosody_admin_destroy(stale_admin);
 
+  EACH(stale_queue, config, prosody_telemetry_flush(x, 1, &error));
+  EACH(stale_queue, config, prosody_telemetry_shutdown(x, 1, &error));
+  STATUS(PROSODY_ERR_ARGUMENT, prosody_trace_enter(sized(NULL, 1), bytes(NULL)));
+
   error = fresh();
   configurations();
   queues();

@@ -101,6 +101,8 @@ int main(void) {
   CALL(prosody_client_source, h.client, buffer, sizeof buffer, &size, &error)
   CALL(prosody_client_stats, h.client, buffer, sizeof buffer, &size, &error)
   CALL(prosody_complete, &outcome, 1, &error)
+  CALL(prosody_telemetry_flush, h.queue, 9, &error)
+  CALL(prosody_telemetry_shutdown, h.queue, 9, &error)
   CALL(prosody_should_cancel, h.invocations[0])
   CALL(prosody_timer_schedule, h.invocations[0], NULL, 0, 1, 0, &error)
   CALL(prosody_timer_unschedule, h.invocations[0], NULL, 0, 1, 0, &error)

@@ -48,6 +48,7 @@ from prosody.state import (
     set,
     value,
 )
+from prosody.telemetry import flush_telemetry, shutdown_telemetry
 
 __all__ = [
     "AdminClient",
@@ -99,12 +100,14 @@ __all__ = [
     "ValueDefinition",
     "ValueHandle",
     "deque",
+    "flush_telemetry",
     "map",
     "message_deque",
     "message_map",
     "message_value",
     "permanent",
     "set",
+    "shutdown_telemetry",
     "transient",
     "value",
 ]

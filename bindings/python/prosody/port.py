@@ -11,7 +11,7 @@ from ctypes import byref
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from prosody import native, record, request
+from prosody import native, record, request, tracing
 from prosody.call import Call
 from prosody.queue import LoopQueue
 from prosody.store import Store
@@ -56,6 +56,8 @@ class Port(LoopQueue):
         queue: Any = None,
     ) -> Call[Any]:
         """Starts a call of the library that takes a queue and a tag."""
+        if tracing.on:
+            tracing.enter(self.library)
         future: asyncio.Future[Any] = self.loop.create_future()
         tag = next(self.tags)
         self.pending[tag] = future
@@ -77,6 +79,9 @@ class Port(LoopQueue):
         headers: Any,
     ) -> Call[None]:
         """Starts to send a record."""
+        tracing.look()
+        if tracing.on:
+            tracing.enter(self.library)
         out = self._outgoing
         _fill(out, topic, key, payload, headers)
         future: asyncio.Future[None] = self.loop.create_future()

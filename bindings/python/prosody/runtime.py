@@ -165,6 +165,7 @@ class Runtime:
         self._poisoned = False
         os.register_at_fork(after_in_child=self._mark)
         atexit.register(self._exit)
+        telemetry.watch()
 
     def _mark(self) -> None:
         self.forked = True
@@ -255,12 +256,18 @@ class Runtime:
                         subscription.closed = True
                         self.library.queue_destroy(subscription.handle)
             self.limbo.wait(EXIT_LIMIT_S)
+            telemetry.settle(self, self.library.telemetry_shutdown)
         except KeyboardInterrupt:
             pass  # the process is ending already
 
 
 _lock = threading.Lock()
 _current: Runtime | None = None
+
+
+def known() -> Runtime | None:
+    """The runtime of the process, if there is one."""
+    return _current
 
 
 def current() -> Runtime:
@@ -271,3 +278,6 @@ def current() -> Runtime:
             if _current is None:
                 _current = Runtime()
     return _current
+
+
+from prosody import telemetry  # noqa: E402  (it needs the functions above)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from ctypes import byref
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
-from prosody import native, record
+from prosody import native, record, tracing
 from prosody.call import Done, Result
 from prosody.errors import TransientStateError
 from prosody.items import ENTRY, Items
@@ -281,6 +281,8 @@ class Scan(AsyncIterator[T]):
 
     def _open(self, query: native.Scan, kept: Any) -> None:
         store = self._store
+        if tracing.on:
+            tracing.enter(store.library)
         status = store.library.scan_open(
             self._state, byref(query), store.token_ref, store.error_ref
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from ctypes import byref, c_size_t, c_uint32, c_uint64
 from typing import TYPE_CHECKING, Any
 
-from prosody import native
+from prosody import native, tracing
 from prosody.call import Done, Result
 from prosody.errors import PermanentStateError, TransientStateError
 from prosody.items import Items
@@ -90,6 +90,8 @@ class Store:
         """A call that fills a buffer."""
         if _get_running_loop() is not self._loop:
             self.elsewhere()
+        if tracing.on:
+            tracing.enter(self.library)
         tag = next(self._tags)
         status = function(
             token,
@@ -157,6 +159,8 @@ class Store:
         """A call that answers by its status: done, or PROSODY_ABSENT."""
         if _get_running_loop() is not self._loop:
             self.elsewhere()
+        if tracing.on:
+            tracing.enter(self.library)
         tag = next(self._tags)
         status = function(token, self._queue, tag, *arguments, self.error_ref)
         if status == native.OK:
@@ -194,6 +198,8 @@ class Store:
         """A call that answers in memory of the caller, or by what is in a completion."""
         if _get_running_loop() is not self._loop:
             self.elsewhere()
+        if tracing.on:
+            tracing.enter(self.library)
         tag = next(self._tags)
         status = function(token, self._queue, tag, *arguments, self.error_ref)
         if status == native.OK:

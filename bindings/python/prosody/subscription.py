@@ -13,7 +13,7 @@ from ctypes import byref
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from prosody import codec, errors, native, record
+from prosody import codec, errors, native, record, tracing
 from prosody.context import Context
 from prosody.handler import EventHandler
 from prosody.message import Draft, ExciseMessage, Message, Timer
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from prosody.port import Port
 
 _WORDS = ctypes.sizeof(native.Outcome) // 8
+_NAMES = {ExciseMessage: "on_excise", Timer: "on_timer"}
 _KNOWN = 1024  # topics and source systems whose text is kept
 
 _log = logging.getLogger("prosody.handler")
@@ -89,6 +90,7 @@ class Subscription(LoopQueue):
         unpack = record.EVENT.unpack_from
         loop, port, active = self.loop, self.port, self.active
         texts, draft, decode, null = self._texts, Draft, codec.decode, record.NULL
+        tracing.look()
         while self.offset < end:
             offset = self.offset
             (
@@ -122,12 +124,11 @@ class Subscription(LoopQueue):
                 name = raw[start:stop]
                 source = texts.get(name) or self._text(name)
                 start = stop
+            place = None
+            if trace_size != null:
+                place, start = _span(raw, start, trace_size, state_size)
             headers: tuple[Any, ...] = ()
             if headers_count:
-                if trace_size != null:
-                    start += trace_size
-                if state_size != null:
-                    start += state_size
                 headers = record.headers(raw, start, headers_count)
             asked = flags & record.FLAG_RESPONSE != 0
             when = record.moment(timestamp)
@@ -144,20 +145,26 @@ class Subscription(LoopQueue):
                 self._fail(context, event, _unreadable(unreadable))
                 continue
             active[token] = context
-            task = _start(self._attempt(context, method, event, asked), context, loop)
+            task = _start(self._attempt(context, method, event, asked, place), context, loop)
             if not context._over:
                 context._task = task
 
     def _timer(self, raw: bytes, offset: int) -> None:
-        _, _, flags, token, second, _, retry, topic_size, key_size, _, _ = (
+        _, _, flags, token, second, _, retry, topic_size, key_size, trace_size, state_size = (
             record.TIMING.unpack_from(raw, offset)
         )
         start = offset + record.TIMING.size + topic_size
-        key = raw[start : start + key_size].decode()
+        stop = start + key_size
+        key = raw[start:stop].decode()
+        place = None
+        if trace_size != record.NULL:
+            place, _ = _span(raw, stop, trace_size, state_size)
+        tracing.look()
         event = Timer(key, record.moment(second * 1000))
         context = Context(token, flags, retry, self.loop, self.port)
         self.active[token] = context
-        task = _start(self._attempt(context, self._on_timer, event, False), context, self.loop)
+        work = self._attempt(context, self._on_timer, event, False, place)
+        task = _start(work, context, self.loop)
         if not context._over:
             context._task = task
 
@@ -183,9 +190,19 @@ class Subscription(LoopQueue):
 
     # ---- attempts
 
-    async def _attempt(self, context: Context, method: Any, event: Any, asked: bool) -> None:
+    async def _attempt(
+        self,
+        context: Context,
+        method: Any,
+        event: Any,
+        asked: bool,
+        place: tracing.Place | None,
+    ) -> None:
         """Runs the handler once. Whatever it does, the attempt gets an outcome."""
         context._started = True
+        traced = None
+        if place is not None or tracing.on:
+            traced = tracing.Attempt(_NAMES.get(type(event), "on_message"), event, place)
         try:
             if context._early is not None:
                 raise asyncio.CancelledError(context._early)
@@ -194,6 +211,8 @@ class Subscription(LoopQueue):
                 result = await result
         except BaseException as error:
             self._fail(context, event, error)
+            if traced is not None:
+                traced.fail(error)
             if isinstance(error, (SystemExit, KeyboardInterrupt)):
                 self.flush()
                 task = asyncio.current_task()
@@ -211,6 +230,9 @@ class Subscription(LoopQueue):
                 self._flushing = True
                 self.loop.call_soon(self.flush)
             context._end()
+        finally:
+            if traced is not None:
+                traced.end()
 
     def _respond(self, context: Context, event: Any, result: Any) -> None:
         try:
@@ -299,6 +321,13 @@ class Subscription(LoopQueue):
             self.port.subscriptions.discard(self)
             super().close()
             self._on_message = self._on_excise = self._on_timer = None
+
+
+def _span(raw: bytes, start: int, size: int, state_size: int) -> tuple[tracing.Place, int]:
+    """The span that a record names, and where its bytes end."""
+    middle = start + size
+    end = middle if state_size == record.NULL else middle + state_size
+    return tracing.Place(raw[start:middle], raw[middle:end]), end
 
 
 def _place(event: Any) -> dict[str, Any]:

@@ -55,7 +55,7 @@ func (t *Table) Scan(name uint64) (s *Scan, stale bool) { return t.scans.Find(na
 func (t *Table) Close(name uint64) {
 	if s := t.scans.Drop(name); s != nil {
 		s.of.forget(name)
-		s.cursor.Close()
+		s.end()
 	}
 }
 
@@ -118,8 +118,8 @@ func (a *Attempt) Release() {
 }
 
 // Open names a collection of a reader. ended, which may be nil, is called at its release.
-func (t *Table) Open(handle any, ended func()) uint64 {
-	c := &Collection{handle: handle, ended: ended}
+func (t *Table) Open(handle any, identity state.Identity, ended func()) uint64 {
+	c := &Collection{handle: handle, identity: identity, ended: ended}
 	c.name = t.collections.Issue(c)
 	return c.name
 }
@@ -141,6 +141,12 @@ type Collection struct {
 	pops sync.Mutex // what a pop looked at is what it takes
 }
 
+// Kind is its kind, as definitions name it.
+func (c *Collection) Kind() string { return c.identity.Kind }
+
+// Name is the name of its definition.
+func (c *Collection) Name() string { return c.identity.Name }
+
 // release ends its scans.
 func (c *Collection) release(t *Table) {
 	c.mutex.Lock()
@@ -150,7 +156,7 @@ func (c *Collection) release(t *Table) {
 	c.mutex.Unlock()
 	for _, name := range scans {
 		if s := t.scans.Drop(name); s != nil {
-			s.cursor.Close()
+			s.end()
 		}
 	}
 }

@@ -110,9 +110,9 @@ func TestNamesEndWithTheAttempt(t *testing.T) {
 	require.NotNil(t, c)
 	assert.EqualValues(t, 5, c.Invocation)
 	from, left := &cursor{}, &cursor{}
-	closed, err := table.scan(c, from, false, nil)
+	closed, err := table.scan(c, from, false, func(error) {}, nil)
 	require.NoError(t, err)
-	open, err := table.scan(c, left, false, nil)
+	open, err := table.scan(c, left, false, func(error) {}, nil)
 	require.NoError(t, err)
 	table.Close(closed)
 	table.Close(closed)
@@ -126,13 +126,13 @@ func TestNamesEndWithTheAttempt(t *testing.T) {
 	assert.True(t, stale)
 	_, stale = table.Scan(open)
 	assert.True(t, stale)
-	_, err = table.scan(c, from, false, nil)
+	_, err = table.scan(c, from, false, func(error) {}, nil)
 	assert.Equal(t, fault.Settled, fault.Of(err), "a call that was under way begins no scan any more")
 }
 
 func TestAReaderIsReleasedOnce(t *testing.T) {
 	table, ended := New(), 0
-	name := table.Open(&deque{}, func() { ended++ })
+	name := table.Open(&deque{}, state.Identity{}, func() { ended++ })
 	table.Release(name)
 	table.Release(name)
 	table.Release(0)
@@ -177,7 +177,7 @@ func TestCallsOfOtherKinds(t *testing.T) {
 	assert.ErrorIs(t, err, ErrKind)
 	_, err = c.Add(ctx, "k")
 	assert.ErrorIs(t, err, ErrKind)
-	_, err = New().Walk(c, state.Query{})
+	_, err = New().Walk(c, state.Query{}, func(error) {})
 	assert.ErrorIs(t, err, ErrKind)
 	assert.True(t, c.Positions())
 }
@@ -223,7 +223,7 @@ func TestAScanGivesEachEntryOnceWhateverTheBuffer(t *testing.T) {
 			}
 			expected = append(expected, fmt.Sprintf("k%d|%d|%s", i, i, text))
 		}
-		s := &Scan{cursor: &cursor{entries: entries}, keys: keys}
+		s := &Scan{cursor: &cursor{entries: entries}, keys: keys, ended: func(error) {}}
 		var found []string
 		for {
 			room := rapid.IntRange(-1, 300).Draw(t, "room")

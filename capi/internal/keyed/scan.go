@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"prosody/core/fault"
@@ -24,6 +25,7 @@ type Scan struct {
 	of     *Collection
 	cursor Cursor
 	keys   bool
+	ended  func(error) // tells of its end, perhaps more than once
 	busy   atomic.Bool
 	ahead  []state.Entry // read and not handed over
 }
@@ -37,23 +39,23 @@ func (c *Collection) Positions() bool {
 	return is
 }
 
-// Walk begins a scan of keys.
-func (t *Table) Walk(c *Collection, query state.Query) (uint64, error) {
+// Walk begins a scan of keys. ended hears of its end, perhaps more than once.
+func (t *Table) Walk(c *Collection, query state.Query, ended func(error)) (uint64, error) {
 	cursor, err := open(c, query)
-	return t.scan(c, cursor, query.Keys, err)
+	return t.scan(c, cursor, query.Keys, ended, err)
 }
 
 // Stride begins a scan of a deque.
-func (t *Table) Stride(c *Collection, span state.Span) (uint64, error) {
+func (t *Table) Stride(c *Collection, span state.Span, ended func(error)) (uint64, error) {
 	cursor, err := open(c, span)
-	return t.scan(c, cursor, false, err)
+	return t.scan(c, cursor, false, ended, err)
 }
 
-func (t *Table) scan(c *Collection, cursor Cursor, keys bool, err error) (uint64, error) {
+func (t *Table) scan(c *Collection, cursor Cursor, keys bool, ended func(error), err error) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s := &Scan{of: c, cursor: cursor, keys: keys}
+	s := &Scan{of: c, cursor: cursor, keys: keys, ended: ended}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.over {
@@ -63,6 +65,12 @@ func (t *Table) scan(c *Collection, cursor Cursor, keys bool, err error) (uint64
 	name := t.scans.Issue(s)
 	c.scans = append(c.scans, name)
 	return name, nil
+}
+
+// end gives up what is left of it.
+func (s *Scan) end() {
+	s.cursor.Close()
+	s.ended(nil)
 }
 
 // Enter begins a call: false while another one is under way.
@@ -77,9 +85,13 @@ func (s *Scan) Next(ctx context.Context, capacity int) (Answer, error) {
 	if len(s.ahead) == 0 {
 		entries, err := s.cursor.Next(ctx, mostEntries)
 		if err != nil {
+			if !errors.Is(err, state.ErrPending) {
+				s.ended(err)
+			}
 			return Answer{}, err
 		}
 		if len(entries) == 0 {
+			s.ended(nil)
 			return Answer{End: true}, nil
 		}
 		s.ahead = entries

@@ -5,6 +5,7 @@ package lines
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -84,6 +85,7 @@ type Handler struct {
 	depth  int // of groups
 	shared *shared
 	inner  slog.Handler
+	beside slog.Handler // nil: none
 }
 
 type shared struct {
@@ -92,11 +94,12 @@ type shared struct {
 	sink   func(*record.Log)
 }
 
-// New makes a handler. sink gets each line that passes, and must not block.
-func New(filter Filter, sink func(*record.Log)) *Handler {
+// New makes a handler. sink gets each line that passes, and must not block; beside, which
+// may be nil, gets the same ones.
+func New(filter Filter, sink func(*record.Log), beside slog.Handler) *Handler {
 	common := &shared{sink: sink}
 	inner := slog.NewJSONHandler(&common.buffer, &slog.HandlerOptions{Level: Trace, ReplaceAttr: strip})
-	return &Handler{filter: filter, target: root, least: filter.Level(root), shared: common, inner: inner}
+	return &Handler{filter: filter, target: root, least: filter.Level(root), shared: common, inner: inner, beside: beside}
 }
 
 // strip takes out what the record has fields for, and gives durations their unit.
@@ -146,6 +149,9 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	var err error
 	line.Fields, err = h.fields(ctx, bare)
 	h.shared.sink(line)
+	if h.beside != nil {
+		err = errors.Join(err, h.beside.Handle(ctx, r))
+	}
 	return err
 }
 
@@ -169,6 +175,9 @@ func (h *Handler) WithAttrs(attributes []slog.Attr) slog.Handler {
 		}
 	}
 	with.inner = h.inner.WithAttrs(attributes)
+	if h.beside != nil {
+		with.beside = h.beside.WithAttrs(attributes)
+	}
 	return &with
 }
 
@@ -180,6 +189,9 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 	with := *h
 	with.depth++
 	with.inner = h.inner.WithGroup(name)
+	if h.beside != nil {
+		with.beside = h.beside.WithGroup(name)
+	}
 	return &with
 }
 

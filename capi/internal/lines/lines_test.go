@@ -3,6 +3,7 @@ package lines
 import (
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +27,24 @@ func (s *sink) add(line *record.Log) {
 
 func logger(filter string) (*slog.Logger, *sink) {
 	s := &sink{}
-	return slog.New(New(Parse(filter), s.add)), s
+	return slog.New(New(Parse(filter), s.add, nil)), s
+}
+
+func TestAHandlerBesideGetsTheSameLines(t *testing.T) {
+	var text strings.Builder
+	s := &sink{}
+	beside := slog.NewTextHandler(&text, &slog.HandlerOptions{Level: Trace, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	log := slog.New(New(Parse("warn,prosody.a=debug"), s.add, beside))
+	log.Info("no")
+	log.With("target", "prosody.a", "x", 1).WithGroup("g").Debug("yes", "y", 2)
+	log.Error("too")
+	require.Len(t, s.lines, 2)
+	require.Equal(t, "level=DEBUG msg=yes target=prosody.a x=1 g.y=2\nlevel=ERROR msg=too\n", text.String())
 }
 
 func TestALineHasTargetTextAndFields(t *testing.T) {
@@ -103,7 +121,7 @@ func TestManyAtOnce(t *testing.T) {
 
 func TestDurationsHaveTheirUnit(t *testing.T) {
 	var got []string
-	log := slog.New(New(Parse("info"), func(line *record.Log) { got = append(got, line.Fields) }))
+	log := slog.New(New(Parse("info"), func(line *record.Log) { got = append(got, line.Fields) }, nil))
 	log.With("delay", 20*time.Millisecond).WithGroup("g").Info("text", "wait", 1500*time.Millisecond)
 	require.Equal(t, []string{`{"delay":"20ms","g":{"wait":"1.5s"}}`}, got)
 }

@@ -39,12 +39,6 @@ const (
 	null           = 0xFFFFFFFF
 )
 
-// The headers that carry the trace context.
-const (
-	traceparent = "traceparent"
-	tracestate  = "tracestate"
-)
-
 var native = binary.NativeEndian
 
 // MaxText bounds texts that come from elsewhere: what went wrong, lines of the log.
@@ -82,6 +76,8 @@ func fill(buffer []byte, at int, parts ...string) {
 // Message is an event on its way to the host.
 type Message struct {
 	Event   *event.Event
+	Parent  string // W3C trace context of its span; empty: none
+	State   string
 	Retry   uint32
 	Failure bool
 	Asked   bool // the sender waits for a response
@@ -90,11 +86,10 @@ type Message struct {
 // Size tells the bytes that Encode needs.
 func (m Message) Size() int {
 	e := m.Event
-	trace, state := context(e)
 	if e.Kind == event.Timer {
-		return padded(TimerSize + len(e.Topic) + len(e.Key) + len(trace) + len(state))
+		return padded(TimerSize + len(e.Topic) + len(e.Key) + len(m.Parent) + len(m.State))
 	}
-	size := MessageSize + len(e.Topic) + len(e.Key) + len(e.Payload) + len(trace) + len(state)
+	size := MessageSize + len(e.Topic) + len(e.Key) + len(e.Payload) + len(m.Parent) + len(m.State)
 	if e.HasSource {
 		size += len(e.Source)
 	}
@@ -146,15 +141,10 @@ func (m Message) Encode(buffer []byte, token uint64) {
 	if !e.HasSource {
 		native.PutUint32(buffer[52:], null)
 	}
-	trace, state := context(e)
-	put(56, trace)
-	if trace == nil {
-		native.PutUint32(buffer[56:], null)
-	}
-	put(60, state)
-	if state == nil {
-		native.PutUint32(buffer[60:], null)
-	}
+	text(56, m.Parent)
+	text(60, m.State)
+	native.PutUint32(buffer[56:], length(m.Parent))
+	native.PutUint32(buffer[60:], length(m.State))
 
 	start := at
 	for i := range e.Headers {
@@ -185,32 +175,19 @@ func (m Message) timer(buffer []byte, token uint64) {
 	native.PutUint64(buffer[16:], uint64(e.Timestamp/1000))
 	native.PutUint32(buffer[24:], uint32(e.Partition))
 	native.PutUint32(buffer[28:], m.Retry)
-	trace, state := context(e)
 	native.PutUint32(buffer[32:], uint32(len(e.Topic)))
 	native.PutUint32(buffer[36:], uint32(len(e.Key)))
-	native.PutUint32(buffer[40:], length(trace))
-	native.PutUint32(buffer[44:], length(state))
-	fill(buffer, TimerSize, e.Topic, e.Key, string(trace), string(state))
+	native.PutUint32(buffer[40:], length(m.Parent))
+	native.PutUint32(buffer[44:], length(m.State))
+	fill(buffer, TimerSize, e.Topic, e.Key, m.Parent, m.State)
 }
 
-func length(data []byte) uint32 {
-	if data == nil {
+// length is the size of a text that is null when it is empty.
+func length(text string) uint32 {
+	if text == "" {
 		return null
 	}
-	return uint32(len(data))
-}
-
-// context finds the trace context among the headers; nil when there is none.
-func context(e *event.Event) (trace, state []byte) {
-	for i := range e.Headers {
-		switch e.Headers[i].Name {
-		case traceparent:
-			trace = e.Headers[i].Value
-		case tracestate:
-			state = e.Headers[i].Value
-		}
-	}
-	return trace, state
+	return uint32(len(text))
 }
 
 // Reason says why a handler is to stop.

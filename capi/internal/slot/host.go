@@ -7,6 +7,7 @@ import (
 	"prosody/capi/internal/keyed"
 	"prosody/capi/internal/queue"
 	"prosody/capi/internal/record"
+	"prosody/core/observe/trace"
 	"prosody/core/pipeline"
 )
 
@@ -25,12 +26,16 @@ func (h *Host) Handle(ctx context.Context, invocation *pipeline.Invocation) pipe
 	if text := h.Refuse(); text != "" {
 		return gone(text)
 	}
+	within := invocation.Trace()
+	parent, state := trace.Format(within)
 	slot := h.Table.take(h.Queue, record.Message{
 		Event:   invocation.Event,
+		Parent:  parent,
+		State:   state,
 		Retry:   invocation.Demand.Retry,
 		Failure: invocation.Demand.Failure,
 		Asked:   invocation.Asked,
-	}, invocation.Txn, sessionOf(invocation))
+	}, invocation.Txn, sessionOf(invocation), within)
 	defer h.Table.give(slot)
 	if !h.Queue.Push(slot) {
 		return gone(destroyed)

@@ -12,6 +12,7 @@ import (
 	"prosody/capi/internal/keyed"
 	"prosody/capi/internal/queue"
 	"prosody/capi/internal/record"
+	"prosody/core/observe/trace"
 	"prosody/core/pipeline"
 )
 
@@ -61,11 +62,12 @@ type Slot struct {
 	outcome pipeline.Outcome
 	done    chan struct{} // one token when outcome is set
 
-	mutex sync.Mutex
-	txn   pipeline.Txn   // while the invocation is open
-	state keyed.Binder   // likewise; nil when there is none
-	bound *keyed.Attempt // once a call has bound a collection
-	loans sync.WaitGroup // calls that use these
+	mutex  sync.Mutex
+	txn    pipeline.Txn   // while the invocation is open
+	state  keyed.Binder   // likewise; nil when there is none
+	within trace.Context  // likewise: what calls belong to
+	bound  *keyed.Attempt // once a call has bound a collection
+	loans  sync.WaitGroup // calls that use these
 }
 
 // Verdict is what the table knows of a token.
@@ -139,6 +141,9 @@ func (s *Slot) Return() { s.loans.Done() }
 // Txn gives the transaction of a lent invocation; nil when it has none.
 func (s *Slot) Txn() pipeline.Txn { return s.txn }
 
+// Within gives the trace context that calls of a lent invocation belong to.
+func (s *Slot) Within() trace.Context { return s.within }
+
 // Bound gives the collections of a lent invocation; nil when it has none.
 func (s *Slot) Bound(table *keyed.Table) *keyed.Attempt {
 	s.mutex.Lock()
@@ -183,11 +188,11 @@ func (s *Slot) fail(of *queue.Queue, text string) {
 }
 
 // take gives a slot for an event.
-func (t *Table) take(q *queue.Queue, message record.Message, txn pipeline.Txn, state keyed.Binder) *Slot {
+func (t *Table) take(q *queue.Queue, message record.Message, txn pipeline.Txn, state keyed.Binder, within trace.Context) *Slot {
 	number := t.turn.Add(1) % shards
 	slot := t.shards[number].take(number)
 	slot.message = message
-	slot.hold(txn, state)
+	slot.hold(txn, state, within)
 	slot.queue.Store(q)
 	word := slot.word.Load()
 	slot.word.Store(word&^(1<<stateBits-1) | queued)
@@ -196,10 +201,10 @@ func (t *Table) take(q *queue.Queue, message record.Message, txn pipeline.Txn, s
 }
 
 // hold sets what calls may use.
-func (s *Slot) hold(txn pipeline.Txn, state keyed.Binder) {
+func (s *Slot) hold(txn pipeline.Txn, state keyed.Binder, within trace.Context) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.txn, s.state = txn, state
+	s.txn, s.state, s.within = txn, state, within
 }
 
 // give takes a slot back, once no call uses it. Its token is settled from now on.
@@ -207,7 +212,7 @@ func (t *Table) give(slot *Slot) {
 	slot.mutex.Lock()   // whoever saw it open has begun its loan; nobody does any more
 	slot.mutex.Unlock() //nolint:staticcheck // SA2001: nothing is to be done inside
 	slot.loans.Wait()
-	slot.hold(nil, nil)
+	slot.hold(nil, nil, trace.Context{})
 	if slot.bound != nil {
 		slot.bound.Release()
 		slot.bound = nil

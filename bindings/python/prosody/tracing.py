@@ -1,0 +1,141 @@
+"""Trace contexts between the OpenTelemetry of the program and the library.
+
+An attempt runs below the span that its record names. Where the program has an OpenTelemetry SDK,
+the attempt is a span of it (`on_message`, `on_excise`, `on_timer`): the program's own spans are
+its children. Before each call the library is told which span the call belongs to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from prosody import native
+from prosody.message import Timer
+
+
+class Place(NamedTuple):
+    """The W3C form of a span."""
+
+    parent: bytes
+    state: bytes
+
+
+on = False
+"""Whether any span was ever seen. While it is not, nothing else here costs anything."""
+
+_within: ContextVar[Place | None] = ContextVar("prosody_trace", default=None)
+_thread = threading.local()
+
+
+def _api() -> Any:
+    """The OpenTelemetry API where the program has set up an SDK; else None."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    proxy = getattr(api, "ProxyTracerProvider", None)
+    if proxy is not None and type(api.get_tracer_provider()) is proxy:
+        return None
+    return api
+
+
+def look() -> None:
+    """Finds out whether the program has set up an SDK meanwhile."""
+    global on
+    if not on and "opentelemetry.trace" in sys.modules and _api() is not None:
+        on = True
+
+
+def enter(library: Any) -> None:
+    """Tells the library the span that the next calls of this thread belong to."""
+    place = _current()
+    if place != getattr(_thread, "place", None):
+        _thread.place = place
+        if place is None:
+            library.trace_enter(native.Bytes(), native.Bytes())
+        else:
+            library.trace_enter(native.view(place.parent), native.view(place.state))
+
+
+def _current() -> Place | None:
+    api = _api()
+    if api is not None:
+        found = api.get_current_span().get_span_context()
+        if found.is_valid:
+            parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
+            state = found.trace_state
+            return Place(parent.encode(), state.to_header().encode() if state else b"")
+    return _within.get()
+
+
+class Attempt:
+    """The span of an attempt."""
+
+    __slots__ = ("_scope", "_span")
+
+    def __init__(self, name: str, event: Any, place: Place | None) -> None:
+        global on
+        on = True
+        if place is not None:
+            _within.set(place)
+        self._span: Any = None
+        self._scope: Any = None
+        api = _api()
+        if api is None:
+            return
+        self._span = api.get_tracer("prosody.handler").start_span(
+            name, context=_parent(api, place), attributes=_about(event)
+        )
+        self._scope = api.use_span(
+            self._span, record_exception=False, set_status_on_exception=False
+        )
+        self._scope.__enter__()
+
+    def fail(self, error: BaseException) -> None:
+        """Says that the attempt has failed."""
+        if self._span is not None and self._span.is_recording():
+            api = sys.modules["opentelemetry.trace"]
+            self._span.record_exception(error)
+            self._span.set_status(
+                api.Status(api.StatusCode.ERROR, f"{type(error).__name__}: {error}")
+            )
+
+    def end(self) -> None:
+        """Ends the span."""
+        if self._span is not None:
+            with contextlib.suppress(ValueError):  # the task was closed in another context
+                self._scope.__exit__(None, None, None)
+            self._span.end()
+
+
+def _parent(api: Any, place: Place | None) -> Any:
+    """The context of a span elsewhere; an empty one for none."""
+    from opentelemetry.context import Context
+
+    if place is None:
+        return Context()
+    version, trace, span, flags = place.parent.split(b"-")[:4]
+    del version
+    remote = api.SpanContext(
+        int(trace, 16),
+        int(span, 16),
+        is_remote=True,
+        trace_flags=api.TraceFlags(int(flags, 16)),
+        trace_state=api.TraceState.from_header([place.state.decode()]) if place.state else None,
+    )
+    return api.set_span_in_context(api.NonRecordingSpan(remote), Context())
+
+
+def _about(event: Any) -> dict[str, Any]:
+    if type(event) is Timer:
+        return {"key": event.key, "timer.fire_time": event.time.isoformat()}
+    return {
+        "messaging.system": "kafka",
+        "topic": event.topic,
+        "partition": event.partition,
+        "offset": event.offset,
+        "key": event.key,
+    }
