@@ -41,7 +41,7 @@ func (s *process) observe(environ config.Map, tell func(error)) *export.Export {
 		return t.built
 	}
 	err := export.Adopt(environ)
-	made, wrong := export.New(context.Background(), s.mourn)
+	made, wrong := export.New(context.Background(), s.mourn, s.metrics)
 	if err = errors.Join(err, wrong); err != nil {
 		tell(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 // Names of headers that Prosody gives a meaning.
 const (
-	maxTopic    = 249
+	maxTopic = 249
 )
 
 // check refuses what must not be sent, and finds the payload's id.
