@@ -67,7 +67,7 @@ test-go: go-env ## go vet and go test -race; PKG=./core/timer/... for a part
 	source build/env.sh && $(GO) vet $(or $(PKG),./...) && $(GO) test -race $(or $(PKG),./...)
 
 test-abi: build ## exported symbols, TLS, bare dlopen, header as C and C++
-	for check in symbols storage load header layout; do scripts/abi.sh $$check; done
+	for check in symbols storage load header layout breaks; do scripts/abi.sh $$check; done
 
 abi: ## include/prosody.abi anew: what compiled programs rely on
 	@mkdir -p build

@@ -3,7 +3,9 @@
 #   symbols   libprosody.so exports the functions of the header and nothing else
 #   storage   its thread-local storage is small enough for dlopen anywhere
 #   load      C, Python and Ruby open it from a bare process
-#   layout    constants, structs and functions are still those of include/prosody.abi
+#   layout    constants, structs and functions are still those of include/prosody.abi and of
+#             the previous header, tests/c/previous/include
+#   breaks    layout notices each kind of change that would break a compiled program
 #   header    it compiles as C99, C11 and C++17, included twice, without a warning
 set -euo pipefail
 
@@ -74,7 +76,47 @@ assert ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_LOCAL).prosody_abi_version() > 
   echo "C, Python, Ruby"
 }
 
-layout() { "${PYTHON:-python3}" scripts/layout.py include/prosody.h include/prosody.abi; }
+compare() { "${PYTHON:-python3}" scripts/layout.py "$@"; }
+
+layout() {
+  compare tests/c/previous/include/prosody.h >"$work/previous.abi"
+  compare include/prosody.h "$work/previous.abi" || fail "programs of the previous header would break"
+  compare include/prosody.h include/prosody.abi
+}
+
+# A copy of the header with one change, which the comparison has to refuse or to accept.
+change() {  # refused|accepted file expression
+  rm -rf -- "$work/changed"; mkdir "$work/changed"
+  cp -r include/prosody.h include/prosody "$work/changed/"
+  sed -i -E -- "$3" "$work/changed/$2"
+  [[ $(diff -r include "$work/changed") ]] || fail "changes nothing: $3"
+  local result=accepted
+  compare "$work/changed/prosody.h" include/prosody.abi >"$work/changed/output" 2>&1 || result=refused
+  [[ $result == "$1" ]] || { cat "$work/changed/output"; fail "$3 is $result, not $1"; }
+  count=$((count + 1))
+}
+
+breaks() {
+  local count=0
+  change refused prosody.h '/prosody_client_stalled/,/;/d'                     # a function goes
+  change refused prosody.h 's/prosody_client_stalled/prosody_client_stuck/'    # or has another name
+  change refused prosody.h 's/int32_t timeout_ms/int64_t timeout_ms/'          # another argument
+  change refused prosody.h 's/PROSODY_API int prosody_queue_fd/PROSODY_API long prosody_queue_fd/'
+  change refused prosody.h 's/PROSODY_ERR_CLOSED = 200/PROSODY_ERR_CLOSED = 210/'
+  change refused prosody.h '/PROSODY_CANCEL_LOST = 4/d'                        # a constant goes
+  change refused prosody.h 's/PROSODY_NULL_SIZE UINT32_MAX/PROSODY_NULL_SIZE 0u/'
+  change refused prosody.h 's/^  char text\[1008\];/  char text[1000];/'       # a member shrinks
+  change refused prosody.h 's/^  int32_t category;$/  uint32_t category;/'     # another type, same size
+  change refused prosody.h '/^  uint32_t headers_count;$/d'                    # a member goes
+  change refused prosody.h 's/^  uint32_t source_size;/  uint32_t more; uint32_t source_size;/'
+  change refused prosody/callback.h 's/prosody_bytes text\);/prosody_bytes text, int32_t more);/'
+  change refused prosody/timer.h 's/^  int64_t second;/  int32_t second;/'
+  change refused prosody.h 's/typedef int32_t prosody_status;/typedef int64_t prosody_status;/'
+  change accepted prosody.h 's/^  PROSODY_SHORT = 4,/  PROSODY_SHORT = 4, PROSODY_MORE = 5,/'
+  change accepted prosody.h 's/^(  int64_t retention_ms; .*)$/\1\n  int64_t more;/'  # its size is in `size`
+  change accepted prosody.h 's/^(PROSODY_API uint32_t prosody_abi_version.*)$/\1\nPROSODY_API int prosody_more(void);/'
+  echo "$count changes"
+}
 
 header() {
   printf '#include "prosody.h"\n#include "prosody.h"\nint main(void) { return PROSODY_ABI_VERSION == 0; }\n' \
@@ -92,6 +134,6 @@ header() {
 }
 
 case ${1:-} in
-  symbols | storage | load | layout | header) "$1" ;;
-  *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  symbols | storage | load | layout | breaks | header) "$1" ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -14,42 +14,50 @@ import sys
 import tempfile
 
 
+# A macro that is a number, once declarations() has marked it.
+MACRO = re.compile(r"\bMACRO (\w+);")
+
+
 def declarations(text: str) -> str:
     """The header without comments and preprocessor lines, blanks squeezed."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+    number = r"^[ \t]*#[ \t]*define[ \t]+(PROSODY_\w+)[ \t]+[\w(][^\n\"]*$"
+    text = re.sub(number, r"MACRO \1;", text, flags=re.M)
     text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*$", "", text, flags=re.M)
     return re.sub(r"\s+", " ", text)
 
 
-def fields(body: str) -> list[str]:
-    """Names of the members of a struct body."""
-    names = []
-    for member in body.split(";"):
+def fields(body: str) -> list[tuple[str, str]]:
+    """Names and types of the members of a struct body. Names of parameters are no part of a type."""
+    members = []
+    for member in filter(None, map(str.strip, body.split(";"))):
         pointer = re.search(r"\(\s*\*\s*(\w+)\s*\)\s*\(", member)
         plain = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", member)
         found = pointer or plain
-        if found:
-            names.append(found.group(1))
-    return names
+        if not found:
+            raise SystemExit(f"cannot read the member {member!r}")
+        kind = member[: found.start(1)] + member[found.end(1) :]
+        members.append((found.group(1), re.sub(r"(?<=\*)\s+|\s+(?=[\[)]|$)", "", kind)))
+    return members
 
 
 def program(text: str) -> str:
     """A C program that prints constants and layouts."""
     lines = []
+    for name in sorted(set(MACRO.findall(text))):
+        lines.append(f'printf("constant {name} %lld\\n", (long long)({name}));')
     for body in re.findall(r"\benum(?: \w+)? \{(.*?)\}", text):
         for name in re.findall(r"(PROSODY_\w+)", re.sub(r"=[^,]*", "", body)):
             lines.append(f'printf("constant {name} %lld\\n", (long long)({name}));')
     for name, body in re.findall(r"typedef struct (?:\w+ )?\{(.*?)\} (\w+);", text):
         name, body = body, name
         lines.append(f'printf("struct {name} size %zu align %zu\\n", sizeof({name}), _Alignof({name}));')
-        for field in fields(body):
+        for field, kind in fields(body):
             size = f"sizeof((({name} *)0)->{field})"
-            lines.append(
-                f'printf("field {name}.{field} at %zu size %zu\\n", offsetof({name}, {field}), {size});'
-            )
+            place = f"offsetof({name}, {field}), {size}"
+            lines.append(f'printf("field {name}.{field} at %zu size %zu {kind}\\n", {place});')
     head = '#include <stddef.h>\n#include <stdio.h>\n#include "prosody.h"\nint main(void) {\n'
-    macros = 'printf("constant PROSODY_ABI_VERSION %lld\\n", (long long)(PROSODY_ABI_VERSION));\n'
-    return head + macros + "\n".join(lines) + "\nreturn 0;\n}\n"
+    return head + "\n".join(lines) + "\nreturn 0;\n}\n"
 
 
 def facts(header: str) -> list[str]:
@@ -76,7 +84,7 @@ def facts(header: str) -> list[str]:
 def grown(line: str, now: set[str]) -> bool:
     """Whether the line is the size of a struct that may grow, and did."""
     found = re.fullmatch(r"struct (\w+) size (\d+) align (\d+)", line)
-    if not found or f"field {found[1]}.size at 0 size 4" not in now:
+    if not found or f"field {found[1]}.size at 0 size 4 uint32_t" not in now:
         return False
     sizes = [re.fullmatch(rf"struct {found[1]} size (\d+) align {found[3]}", one) for one in now]
     return any(one and int(one[1]) > int(found[2]) for one in sizes)

@@ -172,6 +172,7 @@ step storage 60 scripts/abi.sh storage
 step load 120 scripts/abi.sh load
 step header 120 scripts/abi.sh header
 step layout 120 scripts/abi.sh layout
+step breaks 120 scripts/abi.sh breaks
 step go-vet 600 go_vet
 step go-test 1500 go_tests
 step rights 400 scripts/rights.sh
