@@ -60,7 +60,7 @@ tarball() {
   DESTDIR=$stage scripts/install.sh "/$name" >/dev/null
   mkdir -p "$stage/$name/share/doc/prosody/examples"
   cp -- README.md CHANGELOG.md "$stage/$name/share/doc/prosody/"
-  cp -- examples/c/*.c examples/c/Makefile "$stage/$name/share/doc/prosody/examples/"
+  cp -- examples/c/*.[ch] examples/c/Makefile "$stage/$name/share/doc/prosody/examples/"
   papers "$stage/$name/share/doc/prosody"
   chmod -R u=rwX,go=rX "$stage"
   tar -C "$stage" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" |

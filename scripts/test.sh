@@ -184,6 +184,7 @@ step faults 900 faults tests/real --ignore tests/real/test_churn.py
 step kill 300 durable test_kill.py
 step store-faults 400 durable test_faults.py
 step demo 400 scripts/demo.sh
+step examples 400 scripts/examples.sh
 step packages 400 scripts/packages.sh
 step scenarios 300 tests/scenarios/run.sh
 step ruby-conform-mock 600 ruby_suite

@@ -213,6 +213,15 @@ async def test_records_of_any_number_and_size(prosody_service: type[Service]) ->
         assert service.sent("nothing") == []
 
 
+async def test_what_cannot_start_leaves_nothing(prosody_service: type[Service]) -> None:
+    service = prosody_service(Totals(), topics="orders", mode="low-latency")
+    with pytest.raises(RuntimeError, match="failure_topic"):
+        await service.__aenter__()
+    assert service.closed
+    with pytest.raises(ValueError, match="no client in mock mode"):
+        service.sent("orders")
+
+
 async def test_services_are_apart(prosody_service: type[Service]) -> None:
     async with (
         prosody_service(Totals(), topics="orders", **KEPT) as one,

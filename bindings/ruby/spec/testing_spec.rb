@@ -175,6 +175,13 @@ RSpec.describe Prosody::Testing do
     expect { Prosody::Mock.records(servers, "orders") }.to raise_error(ArgumentError, /no client in mock mode/)
   end
 
+  it "leaves nothing when it cannot start" do
+    expect(described_class::Service).to receive(:name).and_return("cannot")
+    expect { prosody_service(totals.new, topics: "orders", mode: "low-latency") }
+      .to raise_error(Prosody::CallError, /failure_topic/)
+    expect { Prosody::Mock.records("cannot", "orders") }.to raise_error(ArgumentError, /no client in mock mode/)
+  end
+
   it "works with minitest" do
     Dir.mktmpdir do |folder|
       File.write(File.join(folder, "user_test.rb"), <<~RUBY)

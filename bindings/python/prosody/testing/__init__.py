@@ -77,7 +77,11 @@ class Service:
         self.closed = True
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        try:
+            await self._open()
+        except BaseException:
+            await self._close()
+            raise
         return self
 
     async def __aexit__(
@@ -86,9 +90,13 @@ class Service:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.closed = True
-        await self.client.shutdown()
-        mock.forget(self._servers)
+        await self._close()
+
+    async def _close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            await self.client.shutdown()
+            mock.forget(self._servers)
 
     async def _open(self) -> None:
         self.client = await ProsodyClient.create(**self._options)

@@ -52,7 +52,12 @@ module Prosody
         @options = { group_id: "service", source_system: "test", shutdown_timeout: 2 }
                    .merge(options, mock: true, bootstrap_servers: @servers, subscribed_topics: @topics)
         @ahead = 0
-        start
+        begin
+          start
+        rescue StandardError
+          close
+          raise
+        end
       end
 
       # Shuts the client down and forgets all records and state. Again is fine.
