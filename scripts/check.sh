@@ -67,6 +67,7 @@ part clang-format clang-format --dry-run --Werror "${c_files[@]}"
 part "file length" short
 part "ruff check" "$python" -m ruff check bindings/python tests/durable tests/scenarios bindings/ruby/conformance examples/python
 part "ruff format" "$python" -m ruff format --check bindings/python tests/durable tests/scenarios bindings/ruby/conformance examples/python
+part proto scripts/proto.sh --check
 part mypy types
 part rubocop style
 part shellcheck shellcheck -S warning "${shell_files[@]}" scripts/services

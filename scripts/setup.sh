@@ -9,7 +9,7 @@ debian=(gcc g++ libc6-dev make binutils perl util-linux pkg-config valgrind
 python=(pytest gunicorn mypy confluent-kafka uvloop opentelemetry-proto opentelemetry-sdk grpcio)
 if [[ ${1:-} == --check ]]; then
   debian+=(rubocop shellcheck)
-  python+=(ruff mypy clang-format)
+  python+=(ruff mypy clang-format grpcio-tools)
 fi
 command -v java >/dev/null || debian+=(openjdk-17-jdk-headless)
 command -v mvn >/dev/null || debian+=(maven)
@@ -45,4 +45,8 @@ fi
 # pip does nothing for what is there already.
 "$venv/bin/python" -m pip install -q --disable-pip-version-check "${python[@]}" </dev/null
 "$venv/bin/python" --version
+# The other implementation has a place of its own: its package has the same name.
+interop=build/interop
+[[ -x $interop/bin/python ]] || "$venv/bin/python" -m venv "$interop"
+"$interop/bin/python" -m pip install -q --disable-pip-version-check prosody-events==0.6.1 </dev/null
 ruby --version

@@ -13,7 +13,7 @@ conformance=${PROSODY_CONFORMANCE:-../shared/conformance}
 suites=(test_client.py test_processes.py test_messages.py test_records.py test_errors.py test_timers.py)
 # Those of keyed and published state; they have a folder and fixtures of their own.
 keyed=(test_values.py test_maps.py test_sets.py test_deques.py test_messages_in_state.py
-       test_transactions.py test_scans.py test_ttl.py test_published.py test_restart.py)
+       test_transactions.py test_scans.py test_ttl.py test_published.py test_restart.py test_requests.py)
 
 export GO=${GO:-go} PYTHON=$root/build/venv/bin/python CI=${CI:-}
 export HOME=${HOME:-$root/build/home}
@@ -180,7 +180,8 @@ step c-test 1200 c_tests
 step python-test 900 python_tests
 step ruby-test 900 ruby_tests
 step churn 400 faults tests/real/test_churn.py
-step faults 900 faults tests/real --ignore tests/real/test_churn.py
+step interop 600 faults tests/real/test_interop.py
+step faults 900 faults tests/real --ignore tests/real/test_churn.py --ignore tests/real/test_interop.py
 step kill 300 durable test_kill.py
 step store-faults 400 durable test_faults.py
 step demo 400 scripts/demo.sh

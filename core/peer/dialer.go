@@ -17,6 +17,9 @@ import (
 	"prosody/core/peer/wire"
 )
 
+// attempt bounds one call.
+const attempt = 5 * time.Second
+
 // dialer keeps the ways to other clients and the connections to them: as many as its
 // capacity says, the least used go first.
 type dialer struct {
@@ -77,6 +80,8 @@ func (d *dialer) call(ctx context.Context, to route, in *wire.DeliverResultReque
 		return &Failure{Unreachable, to.address + ": " + err.Error()}
 	}
 	defer d.give(held)
+	ctx, cancel := context.WithTimeout(ctx, attempt) // the peer refuses calls without one
+	defer cancel()
 	_, err = wire.NewPeerServiceClient(held).DeliverResult(ctx, in)
 	if err == nil {
 		return nil

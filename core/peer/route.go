@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"prosody/core/fault"
 	"prosody/core/store"
@@ -47,10 +48,10 @@ func normal(advertised string) (string, error) {
 	if advertised == "" {
 		return "", nil
 	}
-	uri, err := url.Parse(advertised)
-	if err != nil || uri.Host == "" {
-		uri, err = url.Parse("http://" + advertised)
+	if !strings.Contains(advertised, "://") {
+		advertised = "http://" + advertised
 	}
+	uri, err := url.Parse(advertised)
 	switch {
 	case err != nil || uri.Hostname() == "":
 		return "", fault.New(fault.Argument, "peer_advertised_connect: %q is not an address such as http://gateway:9099", advertised)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	. "prosody/core/producer"
@@ -40,9 +41,15 @@ func TestASentEventIsNotSentAgain(t *testing.T) {
 	raw := message("k", `{"id":"a"}`)
 	raw.Raw = true
 	assert.EqualValues(t, 4, send("6", raw).Offset, "raw records are never duplicates")
+	request := message("k", `{"id":"a"}`)
+	request.Reply = &event.Reply{Awaited: []string{"billing"}}
+	assert.EqualValues(t, 5, send("7", request).Offset, "nobody could answer a request that is not sent")
+	records := f.produced()
+	last := records[len(records)-1].Headers
+	assert.Equal(t, "response-awaited", last[len(last)-2].Name)
 	for n, payload := range []string{`{"ID":"a"}`, `{"id":1}`, `{"id":null}`, `[{"id":"a"}]`, `{"x":{"id":"a"}}`, `"a"`} {
-		assert.EqualValues(t, 5+2*n, send(fmt.Sprint("a", n), message("k", payload)).Offset, payload)
-		assert.EqualValues(t, 6+2*n, send(fmt.Sprint("b", n), message("k", payload)).Offset, payload)
+		assert.EqualValues(t, 6+2*n, send(fmt.Sprint("a", n), message("k", payload)).Offset, payload)
+		assert.EqualValues(t, 7+2*n, send(fmt.Sprint("b", n), message("k", payload)).Offset, payload)
 	}
 	assert.EqualValues(t, 1, p.Stats().Duplicates)
 }

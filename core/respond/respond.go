@@ -143,10 +143,8 @@ func (r *Responder) send(e *event.Event, answer peer.Answer) {
 
 // deliver tries until the answer is there, is not wanted, or its time is over.
 func (r *Responder) deliver(e *event.Event, answer peer.Answer, left time.Duration) {
-	ctx, cancel := context.WithCancel(r.life)
+	ctx, cancel := context.WithTimeout(r.life, left)
 	defer cancel()
-	timer := r.options.Clock.AfterFunc(left, cancel)
-	defer timer.Stop()
 	began := r.options.Clock.Now()
 	for attempt := uint32(1); ; attempt++ {
 		err := r.options.Deliver(ctx, answer)

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/require"
 
+	"prosody/core/store"
 	"prosody/core/store/storetest"
 )
 
@@ -47,6 +49,37 @@ func TestContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.World {
 		return storetest.World{Store: s, Pass: time.Sleep}
 	})
+}
+
+func TestDirectory(t *testing.T) { storetest.Directory(t, connect(t, Options{})) }
+
+// Services of the peer have a directory of their own in the keyspace, once they come.
+func TestBothDirectories(t *testing.T) {
+	s := connect(t, Options{})
+	table := quote(shared) + "." + foreign
+	change := func(statement string, values ...any) {
+		t.Helper()
+		require.NoError(t, s.session.Query(statement, values...).ExecContext(t.Context()))
+	}
+	change("DROP TABLE IF EXISTS " + table)
+	p := store.Peer{ID: [16]byte{1, 2}, Direct: "127.0.0.1:1", Host: "h"}
+	require.NoError(t, s.Enroll(t.Context(), p, time.Minute))
+	change("CREATE TABLE " + table + " (peer_id uuid PRIMARY KEY, advertised_connect text, direct_socket_address text, hostname text, network text)")
+	defer change("DROP TABLE " + table)
+	require.NoError(t, s.Enroll(t.Context(), p, time.Minute), "a renewal is there too")
+	count := func() (number int) {
+		require.NoError(t, s.session.Query("SELECT count(*) FROM "+table).ScanContext(t.Context(), &number))
+		return number
+	}
+	require.Equal(t, 1, count())
+	other := gocql.UUID{9}
+	change("INSERT INTO "+table+" (peer_id, direct_socket_address, hostname) VALUES (?, '127.0.0.1:2', 'x')", other)
+	found, there, err := s.Locate(t.Context(), other)
+	require.NoError(t, err)
+	require.True(t, there)
+	require.Equal(t, store.Peer{ID: other, Direct: "127.0.0.1:2", Host: "x"}, found)
+	require.NoError(t, s.Withdraw(t.Context(), p.ID))
+	require.Equal(t, 1, count())
 }
 
 func TestCatalog(t *testing.T) { storetest.Catalog(t, connect(t, Options{})) }

@@ -10,10 +10,16 @@ import (
 	"prosody/core/store"
 )
 
+// The directory is a table of our own, and that of services on other implementations of
+// Prosody, where the keyspace has it. They make theirs on their own, and fail when it is
+// there already.
 const (
-	enroll   = "INSERT INTO peer_directory (peer_id, advertised_connect, direct_socket_address, hostname, network) VALUES (?, ?, ?, ?, ?) USING TTL ?"
-	withdraw = "DELETE FROM peer_directory WHERE peer_id = ?"
-	locate   = "SELECT advertised_connect, direct_socket_address, hostname, network FROM peer_directory WHERE peer_id = ?"
+	own     = "directory"
+	foreign = "peer_directory"
+
+	columns  = "advertised_connect, direct_socket_address, hostname, network"
+	enroll   = " (peer_id, " + columns + ") VALUES (?, ?, ?, ?, ?) USING TTL ?"
+	identity = " WHERE peer_id = ?"
 )
 
 // Enroll writes the row anew: it ends with its time to live.
@@ -21,34 +27,55 @@ func (s *Store) Enroll(ctx context.Context, p store.Peer, ttl time.Duration) err
 	if err := store.CheckTexts(p.Direct, p.Advertised, p.Host, p.Network); err != nil {
 		return err
 	}
-	return exec(ctx, "Enroll", s.session.Query(enroll, gocql.UUID(p.ID), optional(p.Advertised), p.Direct, p.Host, optional(p.Network), s.ttl(ttl)))
+	write := func(table string) error {
+		return exec(ctx, "Enroll", s.session.Query("INSERT INTO "+table+enroll,
+			gocql.UUID(p.ID), optional(p.Advertised), p.Direct, p.Host, optional(p.Network), s.ttl(ttl)))
+	}
+	if err := write(own); err != nil {
+		return err
+	}
+	return unless(write(foreign))
 }
 
-// Withdraw deletes the row.
+// Withdraw deletes the rows.
 func (s *Store) Withdraw(ctx context.Context, id [16]byte) error {
-	return exec(ctx, "Withdraw", s.session.Query(withdraw, gocql.UUID(id)))
+	remove := func(table string) error {
+		return exec(ctx, "Withdraw", s.session.Query("DELETE FROM "+table+identity, gocql.UUID(id)))
+	}
+	return errors.Join(remove(own), unless(remove(foreign)))
 }
 
-// Locate reads the row. Without an address there is none: one of its cells is left.
+// Locate reads the row.
 func (s *Store) Locate(ctx context.Context, id [16]byte) (store.Peer, bool, error) {
-	found := store.Peer{ID: id}
+	found, there, err := s.locate(ctx, own, id)
+	if err != nil || there {
+		return found, there, err
+	}
+	found, there, err = s.locate(ctx, foreign, id)
+	return found, there, unless(err)
+}
+
+// locate reads the row of one table. One without any address is what an end has left.
+func (s *Store) locate(ctx context.Context, table string, id [16]byte) (store.Peer, bool, error) {
 	var advertised, direct, host, network *string
 	err := guard("Locate", func() error {
-		err := s.session.Query(locate, gocql.UUID(id)).ScanContext(ctx, &advertised, &direct, &host, &network)
-		if errors.Is(err, gocql.ErrNotFound) {
-			return nil
-		}
-		return err
+		return s.session.Query("SELECT "+columns+" FROM "+table+identity, gocql.UUID(id)).
+			ScanContext(ctx, &advertised, &direct, &host, &network)
 	})
-	if err != nil || direct == nil && advertised == nil {
-		return store.Peer{}, false, err
+	if errors.Is(err, gocql.ErrNotFound) {
+		return store.Peer{}, false, nil
 	}
-	for field, value := range map[*string]*string{&found.Advertised: advertised, &found.Direct: direct, &found.Host: host, &found.Network: network} {
-		if value != nil {
-			*field = *value
-		}
+	found := store.Peer{ID: id, Direct: text(direct), Advertised: text(advertised), Host: text(host), Network: text(network)}
+	return found, err == nil && (direct != nil || advertised != nil), err
+}
+
+// unless forgives that a table is not there.
+func unless(err error) error {
+	var refused gocql.RequestError
+	if errors.As(err, &refused) && refused.Code() == gocql.ErrCodeInvalid {
+		return nil
 	}
-	return found, true, nil
+	return err
 }
 
 // optional is a text that may be null.
@@ -57,6 +84,13 @@ func optional(text string) *string {
 		return nil
 	}
 	return &text
+}
+
+func text(value *string) string {
+	if value == nil {
+		return ""
+	}
+	return *value
 }
 
 var _ store.Directory = (*Store)(nil)

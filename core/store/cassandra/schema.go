@@ -50,8 +50,7 @@ func tables() []table {
 			{"group_id", "text"}, {"name", "text"}, {"identity", "text"}}},
 		{name: "publication", partition: 2, cluster: 2, grace: longGrace, columns: []column{
 			{"subsystem", "text"}, {"name", "text"}, {"group_id", "text"}, {"topic", "text"}, {"identity", "text"}}},
-		// Its columns are those of every implementation of Prosody: they answer each other.
-		{name: "peer_directory", partition: 1, grace: longGrace, columns: []column{
+		{name: own, partition: 1, grace: longGrace, columns: []column{
 			{"peer_id", "uuid"}, {"advertised_connect", "text"}, {"direct_socket_address", "text"}, {"hostname", "text"}, {"network", "text"}}},
 		{name: "version", partition: 1, grace: longGrace, columns: []column{
 			{"id", "tinyint"}, {"version", "int"}}},
