@@ -9,7 +9,7 @@ module Prosody
       peer_bind_address peer_advertised_connect peer_network_name peer_tls_ca peer_tls_cert peer_tls_key
       cassandra_keyspace cassandra_user cassandra_password cassandra_datacenter cassandra_rack
       cassandra_replication cassandra_tls_ca cassandra_tls_cert cassandra_tls_key
-      state_cache_dir state_owned_cache_size state_memtable_size state_read_cache_size
+      state_cache_dir state_disk_cache_size state_owned_cache_size state_memtable_size state_read_cache_size
       message_spans timer_spans
     ],
     word: %i[invalid_records cassandra_schema],
