@@ -182,7 +182,7 @@ step ruby-test 900 ruby_tests
 step churn 400 faults tests/real/test_churn.py
 step interop 600 faults tests/real/test_interop.py
 step faults 900 faults tests/real --ignore tests/real/test_churn.py --ignore tests/real/test_interop.py
-step kill 300 durable test_kill.py
+step kill 420 durable test_kill.py
 step store-faults 400 durable test_faults.py
 step demo 400 scripts/demo.sh
 step examples 400 scripts/examples.sh

@@ -269,6 +269,11 @@ func TestLargeCollectionsAreReadOnce(t *testing.T) {
 				})
 				if i%20 == 0 {
 					w.evict()
+					w.run(func(a *attempt) {
+						item, _, err := a.deque("deque").Peek(t.Context())
+						require.NoError(t, err)
+						assert.Equal(t, strconv.Itoa(size+i), string(item.JSON))
+					})
 				}
 			}
 			assert.Zero(t, w.store.Reads(), "%v", w.store.Calls())

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass
@@ -36,6 +37,11 @@ def read(path: Path) -> list[Run]:
             run = running.pop((pid, kind, key, name))
             run.end, run.done = at, mark == "end"
     return runs
+
+
+def rows(path: Path) -> list[Any]:
+    """The whole lines of a file of JSON."""
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
 
 def done(runs: list[Run], kind: str) -> set[tuple[str, int]]:

@@ -99,6 +99,8 @@ class Rig:
             "shutdown_timeout": 10.0, "commit_interval": 0.5,
             "kafka": {"session.timeout.ms": 6000} | ({"group.instance.id": instance} if instance else {}),
         }  # fmt: skip
+        if "dump" in more:  # little memory, so that much is on disk
+            options |= {"state_cache_dir": str(self.folder / "cache"), "state_owned_cache_size": "64 KiB"}
         settings = {
             "trace": str(self.trace),
             "failing": 0.1,
@@ -142,6 +144,13 @@ class Rig:
             raise
         until(lambda: self.lag() == 0, "lag 0", 30)
         return took
+
+    def ask(self, keys: set[str]) -> None:
+        """Asks for a report of each key."""
+        producer = Producer({"bootstrap.servers": self.kafka, "partitioner": "consistent"})
+        for key in sorted(keys):
+            producer.produce(self.topic, key=key, value=json.dumps({"report": True}))
+        assert producer.flush(60) == 0
 
     def complaints(self) -> list[str]:
         """Lines of the logs that tell of a fault of the library."""

@@ -67,6 +67,62 @@ def test_kill(tmp_path: Path) -> None:
         rig.close()
 
 
+def test_kill_state(tmp_path: Path) -> None:
+    """The collections of a key agree with each other, and with its events and timers, each of them once."""
+    rig = Rig(
+        tmp_path,
+        os.environ.get("DURABLE_KAFKA", "localhost:9094"),
+        os.environ.get("DURABLE_CASSANDRA", "localhost:9042"),
+    )
+    kills = int(os.environ.get("STATE_KILLS", "5"))
+    seed = int(os.environ.get("KILL_SEED", str(random.randrange(1 << 30))))  # noqa: S311
+    chance = random.Random(seed)  # noqa: S311
+    print(f"KILL_SEED={seed}")
+    dump = tmp_path / "dump"
+    try:
+        names = ["one", "two", ""]
+        crew = [rig.start(name, dump=str(dump)) for name in names]
+        until(lambda: all("subscribed" in worker.text() for worker in crew), "the workers", 40)
+        sender = Sender(rig, KEYS, 10 * kills)
+        sending = threading.Thread(target=sender.run, args=[kills * 3.0])
+        sending.start()
+        for _ in range(kills):
+            time.sleep(chance.uniform(0.3, 5.0))
+            i = chance.randrange(len(crew))
+            rig.kill(crew[i])
+            crew[i] = rig.start(names[i], dump=str(dump))
+        sending.join()
+        rig.finish(sender, 60 + kills)
+        for worker in crew:
+            worker.leave()
+        left = list((tmp_path / "cache").iterdir())
+        reporter = rig.start(dump=str(dump), failing=0.0)
+        keys = {f"k{key}" for key in range(KEYS)}
+        rig.ask(keys)
+        until(lambda: dump.exists() and {row["key"] for row in ledger.rows(dump)} >= keys, "the reports", 60)
+        reporter.leave()
+        found = {row["key"]: row for row in ledger.rows(dump)}
+        wrong = []
+        for key in sorted(keys):
+            numbers = sorted(n for name, n in sender.messages if name == key)
+            fired = {str(second): 1 for name, second in sender.timers if name == key}
+            whole = {
+                "key": key,
+                "count": len(numbers),
+                "seen": {str(n): 1 for n in numbers},
+                "order": numbers,
+                "fired": fired,
+            }
+            if found[key] != whole:
+                wrong.append((found[key], whole))
+        print(f"{kills} kills; {sender.count} records of {len(sender.messages)} ids, {len(sender.timers)} timers")
+        assert not wrong, wrong[:2]
+        assert not left, "each process removes what it and killed ones have on disk"
+        assert not rig.complaints()
+    finally:
+        rig.close()
+
+
 def test_pause(tmp_path: Path) -> None:
     """A process that stood still while others took its keys over changes nothing of them."""
     rig = Rig(

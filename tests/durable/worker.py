@@ -17,7 +17,13 @@ import sys
 import time
 from typing import Any
 
-from prosody import EventHandler, ProsodyClient
+from prosody import EventHandler, ProsodyClient, deque, map, value
+
+COUNT = value("count")
+SEEN = map("seen")
+ORDER = deque("order")
+FIRED = map("fired")
+COLLECTIONS = [COUNT, SEEN, ORDER, FIRED]
 
 
 class Service(EventHandler[Any, Any]):
@@ -26,6 +32,7 @@ class Service(EventHandler[Any, Any]):
         self.failing: float = settings["failing"]
         self.work: float = settings["work"]
         self.bogus: int = settings["bogus"]  # a second that must never fire
+        self.dump: str | None = settings.get("dump")  # a file; then each event changes collections
         self.chance = random.Random()  # noqa: S311
 
     def note(self, mark: str, kind: str, key: str, name: int, event: Any) -> None:
@@ -33,8 +40,33 @@ class Service(EventHandler[Any, Any]):
         row = [time.monotonic(), time.time(), mark, os.getpid(), kind, key, name, place]
         os.write(self.trace, json.dumps(row).encode() + b"\n")
 
+    async def change(self, context: Any, kind: str, name: int) -> None:
+        """Changes of three collections that have to stay together; of a timer one."""
+        if kind == "timer":
+            fired = context.state(FIRED)
+            await fired.set(str(name), (await fired.get(str(name)) or 0) + 1)
+            return
+        count, seen = context.state(COUNT), context.state(SEEN)
+        await count.set((await count.get() or 0) + 1)
+        await seen.set(str(name), (await seen.get(str(name)) or 0) + 1)
+        await context.state(ORDER).append(name)
+
+    async def report(self, context: Any, key: str) -> None:
+        """Writes down what the collections of a key hold."""
+        row = {
+            "key": key,
+            "count": await context.state(COUNT).get(),
+            "seen": {k: v async for k, v in context.state(SEEN).items()},
+            "order": [n async for n in context.state(ORDER).values()],
+            "fired": {k: v async for k, v in context.state(FIRED).items()},
+        }
+        with open(self.dump or "", "ab", buffering=0) as out:  # noqa: ASYNC230
+            out.write(json.dumps(row).encode() + b"\n")
+
     async def run(self, context: Any, kind: str, key: str, name: int, event: Any, due: Any) -> None:
         self.note("begin", kind, key, name, event)
+        if self.dump is not None:
+            await self.change(context, kind, name)
         await asyncio.sleep(self.work * self.chance.random())
         fails = self.chance.random() < self.failing
         if fails:
@@ -47,6 +79,9 @@ class Service(EventHandler[Any, Any]):
 
     async def on_message(self, context: Any, message: Any) -> None:
         payload = message.payload
+        if payload.get("report"):
+            await self.report(context, message.key)
+            return
         await self.run(context, "message", message.key, payload["n"], message, payload["due"])
 
     async def on_excise(self, context: Any, message: Any) -> None:
@@ -59,6 +94,8 @@ class Service(EventHandler[Any, Any]):
 async def main(settings: dict[str, Any]) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    if settings.get("dump"):
+        settings["options"]["state_collections"] = COLLECTIONS
     client = await ProsodyClient.create(**settings["options"])
     await client.subscribe(Service(settings))
     print("subscribed", flush=True)
