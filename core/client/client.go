@@ -21,6 +21,7 @@ import (
 	"prosody/core/kafka/memory"
 	"prosody/core/observe"
 	"prosody/core/observe/metric"
+	"prosody/core/observe/topic"
 	"prosody/core/peer"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/mode"
@@ -81,6 +82,7 @@ type Client struct {
 	requests *request.Requester
 	answers  *respond.Responder // nil: the client is no subsystem
 	label    string
+	records  *topic.Emitter            // nil: no telemetry records
 	unseen   func(last *observe.Facts) // ends the metrics
 
 	mutex   sync.Mutex
@@ -118,6 +120,10 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 	for _, note := range plan.config.Notes {
 		deps.Log.Warn(note)
 	}
+	records, err := telemetry(plan, deps)
+	if err != nil {
+		return nil, fault.Wrap(fault.Config, err, "failed to initialize telemetry")
+	}
 	made, err := producer.New(producer.Options{
 		Cluster:     plan.cluster(deps.Memory),
 		Servers:     plan.config.BootstrapServers,
@@ -128,23 +134,24 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 		Clock:       clock.Real{},
 		Dates:       deps.Clock,
 		Tracer:      plan.tracer(deps.Tracer),
+		Sent:        sent(records, plan.config.SourceSystem),
 		Log:         deps.Log.With("target", "prosody.producer"),
 	})
 	if err != nil {
-		return nil, fault.Wrap(fault.Config, err, "failed to initialize producer")
+		return nil, errors.Join(fault.Wrap(fault.Config, err, "failed to initialize producer"), records.Close(expired))
 	}
 	opened, err := connect(plan, deps)
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
 		defer cancel()
-		return nil, errors.Join(err, made.Close(ctx))
+		return nil, errors.Join(err, made.Close(ctx), records.Close(ctx))
 	}
 	times := &timed{backend: opened}
 	readers := publish.New(publish.Options{
 		Store: times, Catalog: times, Window: plan.config.StateReadCache, Bytes: plan.config.StateReadCacheSize, Clock: deps.Clock,
 	})
 	c := &Client{
-		plan: plan, deps: deps, producer: made, store: times, times: times, readers: readers, label: label(), moved: make(chan struct{}),
+		plan: plan, deps: deps, producer: made, store: times, times: times, readers: readers, label: label(), records: records, moved: make(chan struct{}),
 		unseen: func(*observe.Facts) {},
 	}
 	if err := c.converse(opened); err != nil {

@@ -198,7 +198,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	c.hush(flush)
 	// The client is closed all the same, and each send that did not end has told its
 	// caller: an error here would only hide another one of the host.
-	if err = errors.Join(err, c.producer.Close(flush), c.link.Close(flush), c.store.Close()); err != nil {
+	if err = errors.Join(err, c.producer.Close(flush), c.link.Close(flush), c.records.Close(flush), c.store.Close()); err != nil {
 		c.target("prosody.client").Error("shutdown was not clean", "error", err)
 	}
 	c.unseen(c.last())
@@ -241,6 +241,7 @@ func (c *Client) compose(host Host, kept *keep) (*mode.Chain, error) {
 		Read:     kept.loader.Read,
 		State:    kept.state,
 		Tracer:   c.plan.tracer(c.deps.Tracer),
+		Story:    c.story(),
 
 		FailureTopic: settings.FailureTopic,
 		Group:        settings.GroupID,

@@ -25,6 +25,10 @@ func (c *Client) Facts() *observe.Facts {
 		answers := c.answers.Stats()
 		facts.Answers = &answers
 	}
+	if c.records != nil {
+		told := c.records.Snapshot()
+		facts.Telemetry = &told
+	}
 	state, err := c.State()
 	facts.State = state.String()
 	if err != nil {
@@ -55,6 +59,7 @@ func (c *Client) last() *observe.Facts {
 	}
 	last := *c.past
 	last.State, last.Producer, last.Sends, last.Store = now.State, now.Producer, now.Sends, now.Store
+	last.Requests, last.Answers, last.Peers, last.Telemetry = now.Requests, now.Answers, now.Peers, now.Telemetry
 	return &last
 }
 

@@ -165,6 +165,7 @@ type ProducerConfig struct {
 	Servers     []string
 	SendTimeout time.Duration // 0: none
 	Properties  map[string]string
+	Lossy       bool // records may be lost or doubled: the leader alone acknowledges them
 	OnLog       func(level int, text string)
 }
 

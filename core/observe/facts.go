@@ -4,6 +4,7 @@ import (
 	"prosody/core/consumer"
 	"prosody/core/entity"
 	"prosody/core/loader"
+	"prosody/core/observe/topic"
 	"prosody/core/peer"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/mode"
@@ -18,23 +19,24 @@ import (
 // Facts are what a client knows of itself at one moment. The metrics, the status page and
 // the statistics of the API are all made of them. What only a consumer has is nil without one.
 type Facts struct {
-	Client   string               `json:"client"` // tells the clients of a process apart
-	State    string               `json:"state"`
-	Port     int                  `json:"probe_port"` // of the probe server; -1: none
-	Stalled  []string             `json:"stalled"`
-	Producer producer.Stats       `json:"producer"`
-	Sends    map[string]Durations `json:"-"` // by their end: producer.Done, or the kind of fault
-	Requests request.Stats        `json:"requests"`
-	Answers  *respond.Stats       `json:"answers,omitempty"` // of a subsystem
-	Peers    peer.Stats           `json:"peers"`
-	Store    map[Call]Durations   `json:"-"`
-	Pipeline *pipeline.Snapshot   `json:"pipeline,omitempty"`
-	Chain    *mode.Facts          `json:"chain,omitempty"`
-	Consumer *consumer.Snapshot   `json:"consumer,omitempty"`
-	Timers   *timer.Facts         `json:"timers,omitempty"`
-	Keys     *entity.Facts        `json:"keys,omitempty"`
-	Cells    *state.Facts         `json:"state_cells,omitempty"`
-	Records  *loader.Facts        `json:"records,omitempty"`
+	Client    string               `json:"client"` // tells the clients of a process apart
+	State     string               `json:"state"`
+	Port      int                  `json:"probe_port"` // of the probe server; -1: none
+	Stalled   []string             `json:"stalled"`
+	Producer  producer.Stats       `json:"producer"`
+	Sends     map[string]Durations `json:"-"` // by their end: producer.Done, or the kind of fault
+	Requests  request.Stats        `json:"requests"`
+	Answers   *respond.Stats       `json:"answers,omitempty"` // of a subsystem
+	Peers     peer.Stats           `json:"peers"`
+	Store     map[Call]Durations   `json:"-"`
+	Pipeline  *pipeline.Snapshot   `json:"pipeline,omitempty"`
+	Chain     *mode.Facts          `json:"chain,omitempty"`
+	Consumer  *consumer.Snapshot   `json:"consumer,omitempty"`
+	Timers    *timer.Facts         `json:"timers,omitempty"`
+	Keys      *entity.Facts        `json:"keys,omitempty"`
+	Cells     *state.Facts         `json:"state_cells,omitempty"`
+	Records   *loader.Facts        `json:"records,omitempty"`
+	Telemetry *topic.Facts         `json:"telemetry,omitempty"`
 }
 
 // Durations is how long something took.

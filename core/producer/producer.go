@@ -33,6 +33,8 @@ type Options struct {
 	Dates       clock.Clock   // tells the timestamps of records; nil: Clock
 	Tracer      *trace.Tracer // nil: no spans
 	Log         *slog.Logger  // for the client library's own lines; nil: none
+	// Sent, when set, hears of each record that was written. It must not block.
+	Sent func(record *kafka.Record, partition int32, offset int64)
 }
 
 // Outgoing is a record to send.
@@ -222,6 +224,9 @@ func (p *Producer) settle(s *send, result Sent) {
 	ok := result.Err == nil
 	if ok {
 		p.known.learn(s)
+		if p.options.Sent != nil {
+			p.options.Sent(&s.record, result.Partition, result.Offset)
+		}
 	}
 	if !p.finish(s, result) {
 		p.late.Add(1)

@@ -57,8 +57,10 @@ func (Cluster) Producer(config kafka.ProducerConfig) (kafka.Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	properties["enable.idempotence"] = "true"
-	properties["acks"] = "all"
+	properties["enable.idempotence"], properties["acks"] = "true", "all"
+	if config.Lossy {
+		properties["enable.idempotence"], properties["acks"] = "false", "1"
+	}
 	properties["message.timeout.ms"] = strconv.Itoa(math.MaxInt32)
 	if config.SendTimeout > 0 {
 		millis := min(int64((config.SendTimeout+time.Millisecond-1)/time.Millisecond), math.MaxInt32)

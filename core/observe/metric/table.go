@@ -21,12 +21,12 @@ import (
 const others = "_OTHER"
 
 // The labels, by the conventions of OpenTelemetry where they have a name for it.
-func topic(name string) attribute.KeyValue {
+func destination(name string) attribute.KeyValue {
 	return attribute.String("messaging.destination.name", name)
 }
 
 func place(of *consumer.Partition) []attribute.KeyValue {
-	return []attribute.KeyValue{topic(of.Topic), attribute.String("messaging.destination.partition.id", strconv.Itoa(int(of.Partition)))}
+	return []attribute.KeyValue{destination(of.Topic), attribute.String("messaging.destination.partition.id", strconv.Itoa(int(of.Partition)))}
 }
 
 func operation(name string) attribute.KeyValue {
@@ -122,7 +122,7 @@ func messaging() []instrument {
 		{"messaging.process.duration", "s", "Time that the handler of an event took, one attempt at a time.", histogram,
 			events(func(s *pipeline.Snapshot, to *points) {
 				for label, durations := range s.Times {
-					labels := []attribute.KeyValue{operation("process"), topic(cmp.Or(label.Topic, others)), attribute.String("prosody.event.kind", label.Kind.String())}
+					labels := []attribute.KeyValue{operation("process"), destination(cmp.Or(label.Topic, others)), attribute.String("prosody.event.kind", label.Kind.String())}
 					if label.Class != pipeline.Success {
 						labels = append(labels, failure(label.Class.String()))
 					}
@@ -244,13 +244,13 @@ func handling() []instrument {
 		{"prosody.gate.failure_rate", "1", "Share of failed first deliveries of a topic within defer_failure_window.", gauge,
 			chain(func(f *mode.Facts, to *points) {
 				for _, gate := range f.Gates {
-					to.add(gate.Rate, topic(gate.Topic))
+					to.add(gate.Rate, destination(gate.Topic))
 				}
 			})},
 		{"prosody.gate.closed", "1", "1 while so many events of a topic fail that none is deferred.", gauge,
 			chain(func(f *mode.Facts, to *points) {
 				for _, gate := range f.Gates {
-					to.flag(!gate.Open, topic(gate.Topic))
+					to.flag(!gate.Open, destination(gate.Topic))
 				}
 			})},
 		{"prosody.monopoly.keys", "{key}", "Keys that are held back, for they took nearly all the time.", level,
@@ -321,6 +321,14 @@ func sending() []instrument {
 			sends(func(s *producer.Stats, to *points) { to.count(s.Pending) })},
 		{"prosody.producer.duplicates", "{message}", "Sends that were skipped, for their id was sent before.", counter,
 			sends(func(s *producer.Stats, to *points) { to.count(s.Duplicates) })},
+		{"prosody.telemetry.records", "{message}", "Telemetry records that were sent; those that were not have an error.type (dropped, failed).", counter,
+			func(f *observe.Facts, to *points) {
+				if f.Telemetry != nil {
+					to.count(f.Telemetry.Sent)
+					to.count(f.Telemetry.Dropped, failure("dropped"))
+					to.count(f.Telemetry.Failed, failure("failed"))
+				}
+			}},
 		{"prosody.producer.late", "{message}", "Acknowledgements that came after send_timeout.", counter,
 			sends(func(s *producer.Stats, to *points) { to.count(s.Late) })},
 	}

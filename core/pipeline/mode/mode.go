@@ -18,6 +18,7 @@ import (
 	"prosody/core/event"
 	"prosody/core/fault"
 	"prosody/core/kafka"
+	"prosody/core/observe/topic"
 	"prosody/core/observe/trace"
 	"prosody/core/pipeline"
 	"prosody/core/pipeline/attempt"
@@ -82,6 +83,8 @@ type Options struct {
 	Send         func(producer.Outgoing, func(producer.Sent)) error
 	Answers      *respond.Responder // nil: none
 
+	Story *topic.Story // nil: no telemetry records
+
 	Clock clock.Clock // measures how long things take
 	Dates clock.Clock // of retries and what is deferred; nil: Clock
 	Log   *slog.Logger
@@ -121,7 +124,7 @@ func New(o Options) (*Chain, error) {
 	c.scheduler = schedule.New(o.Schedule)
 	o.Gate.Clock = o.Clock
 	doors := gate.New(o.Gate)
-	c.timeouts = timeout.New(doors.Wrap(attempt.New(guard.New(o.Host, c.Counts), o.State)),
+	c.timeouts = timeout.New(doors.Wrap(attempt.New(o.Story.Attempt(guard.New(o.Host, c.Counts)), o.State)),
 		timeout.Options{After: o.Timeout, Clock: o.Clock, Counts: c.Counts, Log: o.Log})
 	once := cancel.New(c.scheduler.Wrap(c.timeouts))
 
@@ -159,11 +162,12 @@ func New(o Options) (*Chain, error) {
 	default:
 		return nil, fault.New(fault.Config, "mode: %q is none of %s, %s, %s", o.Mode, Pipeline, LowLatency, BestEffort)
 	}
-	c.handler = durable.New(span.New(c.handler, o.Tracer), durable.Options{
+	c.handler = durable.New(span.New(o.Story.Waits(c.handler), o.Tracer), durable.Options{
 		Dedup: o.Mode == Pipeline, Backoff: retry.Backoff{Base: storeBase, Max: storeDelay},
 		Yield: func(ctx context.Context) { c.scheduler.Calm(ctx, headStart) },
 		Clock: o.Clock, Counts: c.Counts, Log: o.Log,
 	})
+	c.handler = o.Story.Event(c.handler)
 	if o.Answers != nil {
 		c.handler = o.Answers.Wrap(c.handler)
 	}
