@@ -176,7 +176,7 @@ RSpec.describe Prosody::Testing do
   end
 
   it "leaves nothing when it cannot start" do
-    expect(described_class::Service).to receive(:name).and_return("cannot")
+    expect(described_class::Service).to receive(:unique).and_return("cannot")
     expect { prosody_service(totals.new, topics: "orders", mode: "low-latency") }
       .to raise_error(Prosody::CallError, /failure_topic/)
     expect { Prosody::Mock.records("cannot", "orders") }.to raise_error(ArgumentError, /no client in mock mode/)
