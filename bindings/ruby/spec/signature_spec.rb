@@ -152,6 +152,21 @@ RSpec.describe "signatures" do
     end
   end
 
+  # What each Ruby object has needs no words.
+  plain = %i[hash eql? inspect to_s deconstruct_keys initialize after_teardown]
+
+  (public_names - [Prosody::Configuration]).each do |owner|
+    it "have words for #{owner}" do
+      methods = actual.call(owner).except(*internal.fetch(owner.name, []), *plain)
+      silent = methods.reject do |_, method|
+        file, line = method.source_location
+        # Methods that pass on are described by their class.
+        File.readlines(file)[line - 2].strip.start_with?("#") || passing.include?(owner.name)
+      end
+      expect(silent.keys).to eq([])
+    end
+  end
+
   it "take a value for each option" do
     types = methods_of.call(declared.fetch("Prosody::Configuration"))
     options = Prosody.module_eval { const_get(:OPTIONS).keys }

@@ -165,6 +165,7 @@ module Prosody
         Service.new(handler, **options).tap { |made| (@prosody_services ||= []) << made }
       end
 
+      # Ends all services that prosody_service has made.
       def close_prosody_services
         services = @prosody_services || []
         @prosody_services = nil

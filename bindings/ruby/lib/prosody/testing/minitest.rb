@@ -9,6 +9,7 @@ module Prosody
     module Minitest
       include Helper
 
+      # @private
       def after_teardown
         close_prosody_services
       ensure
