@@ -87,6 +87,9 @@ keyed_suite() {  # "suites" mode...
   PYTHONPATH=$root/bindings/python pytest_whole "$conformance/state" "${suites[@]}" "$@"
 }
 
+# The programs of the documentation, and the tests that it names.
+doc_programs() { "$PYTHON" scripts/docs.py; }
+
 ruby_tests() {
   local out rc
   cd bindings/ruby || return 1
@@ -158,7 +161,7 @@ report() {
   printf '%d passed, %d failed\n' "${#passed[@]}" "${#failed[@]}"
 }
 
-export -f pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests ruby_suite go_vet go_tests c_tests answers services_up durable
+export -f doc_programs pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests ruby_suite go_vet go_tests c_tests answers services_up durable
 export root logs conformance
 [[ ! -d $conformance ]] || PROSODY_CONFORMANCE=$(realpath "$conformance") && export PROSODY_CONFORMANCE
 rm -f -- "$logs/started"
@@ -185,6 +188,7 @@ step faults 900 faults tests/real --ignore tests/real/test_churn.py --ignore tes
 step kill 420 durable test_kill.py
 step store-faults 400 durable test_faults.py
 step demo 400 scripts/demo.sh
+step docs 600 doc_programs
 step examples 400 scripts/examples.sh
 step packages 400 scripts/packages.sh
 step scenarios 300 tests/scenarios/run.sh
