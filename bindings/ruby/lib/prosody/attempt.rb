@@ -95,7 +95,7 @@ module Prosody
       @fields = fields
       Record.received(fields)
     rescue JSON::JSONError => e
-      raise PermanentError, "the payload cannot be read: #{Failure.text(e)[0, 200]}"
+      raise PermanentError, "the payload cannot be read: #{Raised.text(e)[0, 200]}"
     end
 
     def timer
@@ -127,8 +127,8 @@ module Prosody
     end
 
     def failed(error)
-      permanent = Failure.permanent?(error)
-      settle(permanent ? Library::PERMANENT : Library::TRANSIENT, nil, Failure.describe(error))
+      permanent = Raised.permanent?(error)
+      settle(permanent ? Library::PERMANENT : Library::TRANSIENT, nil, Raised.describe(error))
       report(error, permanent)
       Thread.main.raise(error) if ENDING.any? { |kind| error.is_a?(kind) }
     end
@@ -178,7 +178,7 @@ module Prosody
     def details(error)
       error.full_message(highlight: false, order: :top)
     rescue Exception # rubocop:disable Lint/RescueException
-      Failure.describe(error)
+      Raised.describe(error)
     end
   end
   private_constant :Attempt

@@ -16,7 +16,7 @@ module Prosody
         define_method(name) do |*arguments, **options, &block|
           super(*arguments, **options, &block)
         rescue *errors => e
-          raise target, Failure.text(e)
+          raise target, Raised.text(e)
         end
       end
     end

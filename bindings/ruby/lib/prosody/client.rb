@@ -47,6 +47,25 @@ module Prosody
       @core.deliver(Codec.text(topic, "topic"), Codec.text(key, "key"), nil, pairs(headers))
     end
 
+    # Sends a message and waits for the response of each subsystem, at most for the timeout. A
+    # subsystem that fails or stays silent is an outcome; an exception means that the request as
+    # a whole failed.
+    # @param subsystems [Array<String>]
+    # @param timeout [Numeric, ActiveSupport::Duration] in seconds
+    # @return [Hash{String => Success, Failure}]
+    def request(topic:, key:, payload:, subsystems:, timeout:, headers: nil)
+      @runtime.check
+      @core.request(Codec.text(topic, "topic"), Codec.text(key, "key"), Codec.encode(payload), pairs(headers),
+                    subsystems:, timeout:)
+    end
+
+    # Sends an excise record and waits like {#request}.
+    # @return [Hash{String => Success, Failure}]
+    def request_excise(topic:, key:, subsystems:, timeout:, headers: nil)
+      @runtime.check
+      @core.request(Codec.text(topic, "topic"), Codec.text(key, "key"), nil, pairs(headers), subsystems:, timeout:)
+    end
+
     # Starts to consume the subscribed topics.
     # @param handler [EventHandler]
     # @return [nil]

@@ -4,12 +4,8 @@ module Prosody
   # The native part of a client. It may outlive the client: one that is open is shut down first.
   # @private
   class Core
-    ERROR = Library::ERROR_SIZE
-    OUTGOING = "LLQQQQQQQ"
-    OUTGOING_SIZE = 64
-    HEADER_SIZE = 32
     NEVER = { Object => :never }.freeze
-    private_constant :ERROR, :OUTGOING, :OUTGOING_SIZE, :HEADER_SIZE, :NEVER
+    private_constant :NEVER
 
     # What ends a client that was collected. It must not know the client.
     def self.finalizer(core)
@@ -36,11 +32,23 @@ module Prosody
 
     # Sends a record; payload is nil for an excise record.
     def deliver(topic, key, payload, headers)
-      error = FFI::MemoryPointer.new(1, ERROR + room(topic, key, payload, headers), false)
-      outgoing = pack(error, topic, key, payload, headers)
+      error, outgoing = Outgoing.pack(topic, key, payload, headers)
       function = payload ? :client_send : :client_excise
       @runtime.port.ask(@answer, error) do |queue, tag|
         @library.public_send(function, @handle, queue, tag, outgoing, error)
+      end
+    end
+
+    # Sends a record and waits for the answers to it; payload is nil for an excise record. A
+    # caller that is interrupted gives the request up.
+    # @return [Hash{String => Success, Failure}]
+    def request(topic, key, payload, headers, **terms)
+      error, outgoing = Outgoing.pack(topic, key, payload, headers)
+      asks = Request.pack(outgoing, **terms)
+      function = payload ? :client_request : :client_request_excise
+      give_up = ->(queue, tag) { @library.client_abandon(@handle, queue, tag, nil) }
+      @runtime.port.ask(method(:outcomes), error, give_up:) do |queue, tag|
+        @library.public_send(function, @handle, queue, tag, asks, error)
       end
     end
 
@@ -117,6 +125,11 @@ module Prosody
 
     private
 
+    def outcomes(completion)
+      check(completion)
+      Request.outcomes(completion.data)
+    end
+
     def check(completion)
       return if completion.status == Library::OK
 
@@ -162,34 +175,6 @@ module Prosody
       handle = @handle
       @handle = FFI::Pointer::NULL
       @library.client_destroy(handle)
-    end
-
-    def room(topic, key, payload, headers)
-      size = OUTGOING_SIZE + topic.bytesize + key.bytesize + (payload ? payload.bytesize : 0) + 1
-      headers.each { |name, value| size += HEADER_SIZE + name.bytesize + (value ? value.bytesize : 0) }
-      size
-    end
-
-    # The memory holds the error, the record, the table of headers, then all bytes.
-    def pack(memory, topic, key, payload, headers)
-      memory.put_bytes(0, Library::NO_ERROR)
-      record = memory + ERROR
-      table = OUTGOING_SIZE
-      at = table + (HEADER_SIZE * headers.size)
-      base = record.address
-      place = lambda do |text|
-        record.put_bytes(at, text)
-        at += text.bytesize
-        base + at - text.bytesize
-      end
-      parts = [place.call(topic), topic.bytesize, place.call(key), key.bytesize]
-      parts.push(*(payload ? [place.call(payload), payload.bytesize] : [0, 0]))
-      headers.each_with_index do |(name, value), index|
-        pair = [place.call(name), name.bytesize, value ? place.call(value) : 0, value ? value.bytesize : 0]
-        record.put_bytes(table + (HEADER_SIZE * index), pair.pack("QQQQ"))
-      end
-      record.put_bytes(0, [OUTGOING_SIZE, headers.size, *parts, headers.empty? ? 0 : base + table].pack(OUTGOING))
-      record
     end
   end
   private_constant :Core

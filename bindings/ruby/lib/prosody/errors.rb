@@ -60,7 +60,7 @@ module Prosody
 
   # What the library says about an exception of a handler.
   # @private
-  module Failure
+  module Raised
     LIMIT = 16 * 1024 # bytes of a text that leaves the process
 
     class << self
@@ -90,5 +90,5 @@ module Prosody
       end
     end
   end
-  private_constant :Failure
+  private_constant :Raised
 end

@@ -35,11 +35,13 @@ module Prosody
 
     # Makes a call and waits for its end. A caller that is interrupted leaves nothing behind.
     # @yield [queue, tag, error] makes the call and returns its status
-    def ask(finish, error = Library.error, &block)
+    # @param give_up [Proc, nil] gets the queue and the tag of a call whose caller was interrupted
+    def ask(finish, error = Library.error, give_up: nil, &block)
       tag = (@tag += 1)
       launch(Call.new(&finish), tag, error, &block).wait
     ensure
-      @pending.delete(tag)
+      left = @pending.delete(tag)
+      give_up&.call(@channel.handle, tag) if left
     end
 
     # Makes a call that often ends at once, and waits for its end when it does not.

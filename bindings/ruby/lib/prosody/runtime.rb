@@ -66,8 +66,8 @@ module Prosody
 
       @ending = true
       @port.ending
-      Timeout.timeout(EXIT_LIMIT) { @cores.keys.map { |core| leave(core) }.each { |call| call&.wait } }
-    rescue Timeout::Error, CallError
+      ::Timeout.timeout(EXIT_LIMIT) { @cores.keys.map { |core| leave(core) }.each { |call| call&.wait } }
+    rescue ::Timeout::Error, CallError
       nil # the process ends all the same
     ensure
       @log.close(LOG_LIMIT) unless forked?

@@ -22,7 +22,7 @@ module Prosody
       def load(raw)
         Codec.decode(raw)
       rescue JSON::JSONError => e
-        raise PermanentStateError, "the value cannot be read: #{Failure.text(e)[0, 200]}"
+        raise PermanentStateError, "the value cannot be read: #{Raised.text(e)[0, 200]}"
       end
     end
   end
@@ -48,7 +48,7 @@ module Prosody
     def load(raw)
       Record.received(Packed.event(raw, @names))
     rescue JSON::JSONError => e
-      raise PermanentStateError, "the message cannot be read: #{Failure.text(e)[0, 200]}"
+      raise PermanentStateError, "the message cannot be read: #{Raised.text(e)[0, 200]}"
     end
   end
   private_constant :MessageContent
