@@ -8,7 +8,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -205,28 +204,6 @@ func (c *Client) Partitions() int {
 func (c *Client) Joined() bool {
 	running := c.current()
 	return running != nil && running.consumer.Joined()
-}
-
-// Stalled gives a reason for each thing of the consumer that stands still.
-func (c *Client) Stalled() []string {
-	running := c.current()
-	if running == nil {
-		return nil
-	}
-	reasons := append(running.consumer.Stalled(), c.deaf(running.chain)...)
-	return append(reasons, running.keep.timers.Stalled(c.plan.config.StallThreshold)...)
-}
-
-// deaf names the handlers that go on long after their time was over.
-func (c *Client) deaf(chain *mode.Chain) []string {
-	var reasons []string
-	for _, late := range chain.Late() {
-		if over := time.Since(late.Since); over > c.plan.config.StallThreshold {
-			reasons = append(reasons, fmt.Sprintf("%s:%d: the %s handler of key %q has ignored its time-out for %s",
-				late.Event.Topic, late.Event.Partition, late.Event.Kind, late.Event.Key, over.Round(time.Second)))
-		}
-	}
-	return reasons
 }
 
 func (c *Client) current() *run {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"prosody/core/health"
 	"prosody/core/observe"
 )
 
@@ -17,7 +18,7 @@ func label() string { return fmt.Sprintf("prosody-%d", number.Add(1)) }
 // Facts tells what the client knows of itself.
 func (c *Client) Facts() *observe.Facts {
 	facts := &observe.Facts{
-		Client: c.label, Stalled: c.Stalled(), Port: -1,
+		Client: c.label, Stalled: c.Stalled(), Outages: health.Texts(c.Outages()), Port: -1,
 		Producer: c.producer.Stats(), Sends: c.producer.Times(), Store: c.times.calls.Snapshot(),
 	}
 	facts.Requests, facts.Peers = c.requests.Stats(), c.link.Stats()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"prosody/core/health"
 	"prosody/core/kafka"
 	"prosody/core/partition"
 )
@@ -70,22 +71,25 @@ func (c *Consumer) Joined() bool {
 
 // Stalled gives a reason for each thing that stands still; none is healthy. Work that
 // fails and is tried again is no standstill.
-func (c *Consumer) Stalled() (reasons []string) {
+func (c *Consumer) Stalled() []string { return health.Texts(c.Reasons()) }
+
+// Reasons is Stalled with what each reason is about.
+func (c *Consumer) Reasons() (reasons []health.Reason) {
 	now := time.Now()
 	c.locked(func() {
 		if c.stopping {
 			return
 		}
 		if c.broken != "" {
-			reasons = append(reasons, c.broken)
+			reasons = append(reasons, health.Of(health.Process, c.broken))
 		}
 		if silent := now.Sub(time.Unix(0, c.polled.Load())); silent > c.options.StallThreshold {
-			reasons = append(reasons, fmt.Sprintf("the poll loop has been silent for %s", silent.Round(time.Millisecond)))
+			reasons = append(reasons, health.Of(health.PollLoop, fmt.Sprintf("the poll loop has been silent for %s", silent.Round(time.Millisecond))))
 		}
 		if held := now.Sub(c.held); !c.held.IsZero() && held > c.options.StallThreshold {
-			reasons = append(reasons, fmt.Sprintf("the group has refused commits of this member for %s", held.Round(time.Millisecond)))
+			reasons = append(reasons, health.Of(health.Group, fmt.Sprintf("the group has refused commits of this member for %s", held.Round(time.Millisecond))))
 		}
-		reasons = append(reasons, c.set.Stalled(now, c.options.StallThreshold)...)
+		reasons = append(reasons, c.set.Reasons(now, c.options.StallThreshold)...)
 	})
 	return reasons
 }

@@ -23,6 +23,7 @@ type Facts struct {
 	State     string               `json:"state"`
 	Port      int                  `json:"probe_port"` // of the probe server; -1: none
 	Stalled   []string             `json:"stalled"`
+	Outages   []string             `json:"outages"` // what waits for something outside
 	Producer  producer.Stats       `json:"producer"`
 	Sends     map[string]Durations `json:"-"` // by their end: producer.Done, or the kind of fault
 	Requests  request.Stats        `json:"requests"`

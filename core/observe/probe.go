@@ -4,15 +4,17 @@ package observe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"prosody/core/health"
 )
 
 // Health answers the questions of the probes.
@@ -21,8 +23,10 @@ type Health interface {
 	Joined() bool
 	// Partitions tells how many partitions it owns.
 	Partitions() int
-	// Stalled gives a reason for each thing that stands still; none is healthy.
-	Stalled() []string
+	// Stuck gives a reason for each thing that stands still; none is healthy.
+	Stuck() []health.Reason
+	// Outages gives a reason for each thing that waits for something outside.
+	Outages() []health.Reason
 }
 
 // Probe serves /readyz and /livez while a consumer runs.
@@ -81,8 +85,8 @@ func (p *Probe) Close(ctx context.Context) error {
 func (s Site) routes() http.Handler {
 	mux := http.NewServeMux()
 	for path, answer := range map[string]http.Handler{
-		"/readyz":  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ready(w, s.Health) }),
-		"/livez":   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { live(w, s.Health) }),
+		"/readyz":  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ready(w, r, s.Health) }),
+		"/livez":   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { live(w, r, s.Health) }),
 		"/metrics": s.Metrics,
 	} {
 		if answer != nil {
@@ -93,31 +97,63 @@ func (s Site) routes() http.Handler {
 	return mux
 }
 
+// Readiness is the answer of /readyz as JSON.
+type Readiness struct {
+	Ready      bool   `json:"ready"`
+	Partitions int    `json:"partitions"`
+	Text       string `json:"text"`
+}
+
+// Liveness is the answer of /livez as JSON. Only what is stuck makes it red: a restart
+// does not end an outage.
+type Liveness struct {
+	Live    bool            `json:"live"`
+	Stuck   []health.Reason `json:"stuck"`
+	Outages []health.Reason `json:"outages"`
+}
+
 // ready is green once the member is in the group. A standby without partitions is
 // ready too: otherwise a roll-out with more members than partitions never ends.
-func ready(w http.ResponseWriter, health Health) {
-	count := health.Partitions()
+func ready(w http.ResponseWriter, r *http.Request, of Health) {
+	answer := Readiness{Ready: true, Partitions: of.Partitions()}
 	switch {
-	case count > 0:
-		write(w, http.StatusOK, fmt.Sprintf("%d partitions assigned", count))
-	case health.Joined():
-		write(w, http.StatusOK, "no partitions assigned; standing by in the group")
+	case answer.Partitions > 0:
+		answer.Text = fmt.Sprintf("%d partitions assigned", answer.Partitions)
+	case of.Joined():
+		answer.Text = "no partitions assigned; standing by in the group"
 	default:
-		write(w, http.StatusServiceUnavailable, "no partitions assigned")
+		answer.Ready, answer.Text = false, "no partitions assigned"
 	}
+	write(w, r, answer.Ready, answer.Text, answer)
 }
 
-func live(w http.ResponseWriter, health Health) {
-	reasons := health.Stalled()
-	if len(reasons) == 0 {
-		write(w, http.StatusOK, "No stalled components.")
-		return
+func live(w http.ResponseWriter, r *http.Request, of Health) {
+	answer := Liveness{Stuck: of.Stuck(), Outages: of.Outages()}
+	answer.Live = len(answer.Stuck) == 0
+	text := "No stalled components."
+	if !answer.Live {
+		text = "Stalled:\n" + strings.Join(health.Texts(answer.Stuck), "\n")
 	}
-	write(w, http.StatusServiceUnavailable, "Stalled:\n"+strings.Join(reasons, "\n"))
+	if len(answer.Outages) > 0 {
+		text += "\nBlocked by an outage:\n" + strings.Join(health.Texts(answer.Outages), "\n")
+	}
+	answer.Stuck, answer.Outages = append([]health.Reason{}, answer.Stuck...), append([]health.Reason{}, answer.Outages...)
+	write(w, r, answer.Live, text, answer)
 }
 
-func write(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text+"\n") // the asker is gone: nobody is left to tell
+// write answers with text, or with JSON where that is asked for.
+func write(w http.ResponseWriter, r *http.Request, well bool, text string, answer any) {
+	kind, body := "text/plain; charset=utf-8", []byte(text+"\n")
+	if strings.Contains(r.Header.Get("Accept"), "application/json") {
+		if data, err := json.Marshal(answer); err == nil {
+			kind, body = "application/json", append(data, '\n')
+		}
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Vary", "Accept")
+	if !well {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = w.Write(body) // the asker is gone: nobody is left to tell
 }

@@ -6,21 +6,27 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"prosody/core/health"
+	"prosody/core/kafka"
 )
 
-type health struct {
+type member struct {
 	joined     bool
 	partitions int
-	stalled    []string
+	stuck      []health.Reason
+	outages    []health.Reason
 }
 
-func (h *health) Joined() bool      { return h.joined }
-func (h *health) Partitions() int   { return h.partitions }
-func (h *health) Stalled() []string { return h.stalled }
+func (h *member) Joined() bool             { return h.joined }
+func (h *member) Partitions() int          { return h.partitions }
+func (h *member) Stuck() []health.Reason   { return h.stuck }
+func (h *member) Outages() []health.Reason { return h.outages }
 
 func ask(t *testing.T, probe *Probe, method, path string) (int, string) {
 	t.Helper()
@@ -37,7 +43,7 @@ func ask(t *testing.T, probe *Probe, method, path string) (int, string) {
 
 func TestProbesFollowTheHealth(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	state := &health{}
+	state := &member{}
 	probe, err := Listen("127.0.0.1", 0, Site{Health: state}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, probe.Close(context.Background())) }()
@@ -52,7 +58,13 @@ func TestProbesFollowTheHealth(t *testing.T) {
 		{func() { state.joined = true }, "/readyz", 200, "no partitions assigned; standing by in the group\n"},
 		{func() { state.partitions = 3 }, "/readyz/", 200, "3 partitions assigned\n"},
 		{func() {}, "/livez", 200, "No stalled components.\n"},
-		{func() { state.stalled = []string{"orders:1 waits", "orders:2 waits"} }, "/livez/", 503, "Stalled:\norders:1 waits\norders:2 waits\n"},
+		{func() { state.outages = []health.Reason{health.Of(health.Broker, "no broker")} }, "/livez", 200,
+			"No stalled components.\nBlocked by an outage:\nno broker\n"},
+		{func() {
+			state.stuck = []health.Reason{
+				health.At(health.Handler, kafka.Partition{Topic: "orders", Index: 1}, "orders:1 waits"), health.Of(health.PollLoop, "silent"),
+			}
+		}, "/livez/", 503, "Stalled:\norders:1 waits\nsilent\nBlocked by an outage:\nno broker\n"},
 		{func() {}, "/other", 404, "404 page not found\n"},
 		{func() {}, "/readyz/more", 404, "404 page not found\n"},
 	} {
@@ -68,13 +80,37 @@ func TestProbesFollowTheHealth(t *testing.T) {
 func TestTakenPortNamesPortAndOption(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	log := slog.New(slog.DiscardHandler)
-	first, err := Listen("127.0.0.1", 0, Site{Health: &health{}}, log)
+	first, err := Listen("127.0.0.1", 0, Site{Health: &member{}}, log)
 	require.NoError(t, err)
-	_, err = Listen("127.0.0.1", first.Port(), Site{Health: &health{}}, log)
+	_, err = Listen("127.0.0.1", first.Port(), Site{Health: &member{}}, log)
 	require.ErrorContains(t, err, fmt.Sprintf("probe_port %d", first.Port()))
 	require.NoError(t, first.Close(context.Background()))
 
-	again, err := Listen("127.0.0.1", first.Port(), Site{Health: &health{}}, log)
+	again, err := Listen("127.0.0.1", first.Port(), Site{Health: &member{}}, log)
 	require.NoError(t, err, "the port is free after Close")
 	require.NoError(t, again.Close(context.Background()))
+}
+
+func TestProbesAnswerWithJSONWhereItIsAskedFor(t *testing.T) {
+	state := &member{joined: true, outages: []health.Reason{health.Of(health.Broker, "no broker")}}
+	routes := Site{Health: state}.routes()
+	ask := func(path string) (int, string, string) {
+		request := httptest.NewRequest(http.MethodGet, path, nil)
+		request.Header.Set("Accept", "text/html, application/json;q=0.9")
+		answer := httptest.NewRecorder()
+		routes.ServeHTTP(answer, request)
+		return answer.Code, answer.Header().Get("Content-Type"), answer.Body.String()
+	}
+	status, kind, body := ask("/readyz")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "application/json", kind)
+	require.JSONEq(t, `{"ready":true,"partitions":0,"text":"no partitions assigned; standing by in the group"}`, body)
+	status, _, body = ask("/livez")
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"live":true,"stuck":[],"outages":[{"part":"broker","text":"no broker"}]}`, body)
+	state.stuck = []health.Reason{health.At(health.Partition, kafka.Partition{Topic: "orders"}, "stands still")}
+	status, _, body = ask("/livez")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.JSONEq(t, `{"live":false,"stuck":[{"part":"partition","topic":"orders","partition":0,"text":"stands still"}],
+		"outages":[{"part":"broker","text":"no broker"}]}`, body)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"prosody/core/health"
 	"prosody/core/kafka"
 	"prosody/core/pipeline"
 )
@@ -129,22 +130,29 @@ func (s *Set) Busy() string {
 // without a sign of life for longer than the threshold, a key that was stopped, and
 // too many of both.
 func (s *Set) Stalled(now time.Time, threshold time.Duration) []string {
-	var reasons []string
+	return health.Texts(s.Reasons(now, threshold))
+}
+
+// Reasons is Stalled with what each reason is about.
+func (s *Set) Reasons(now time.Time, threshold time.Duration) []health.Reason {
+	var reasons []health.Reason
 	for _, p := range s.parts {
 		if p.blocked > 0 {
-			reasons = append(reasons, fmt.Sprintf("%s: %d keys stand still after an aborted event", label(p.name), p.blocked))
+			reasons = append(reasons, health.At(health.Partition, p.name,
+				fmt.Sprintf("%s: %d keys stand still after an aborted event", label(p.name), p.blocked)))
 		}
 		if i := p.slowest(); i != nil && now.Sub(i.quiet) > threshold {
 			what := fmt.Sprintf("event at offset %d", i.offset)
 			if i.offset < 0 {
 				what = i.event.Kind.String()
 			}
-			reasons = append(reasons, fmt.Sprintf("%s: the %s has been running for %s",
-				label(p.name), what, now.Sub(i.started).Round(time.Millisecond)))
+			reasons = append(reasons, health.At(health.Handler, p.name, fmt.Sprintf("%s: the %s has been running for %s",
+				label(p.name), what, now.Sub(i.started).Round(time.Millisecond))))
 		}
 	}
 	if s.stale+s.blocked >= s.excess {
-		reasons = append(reasons, fmt.Sprintf("nothing starts: %d abandoned handlers still run and %d keys stand still", s.stale, s.blocked))
+		reasons = append(reasons, health.Of(health.Handler,
+			fmt.Sprintf("nothing starts: %d abandoned handlers still run and %d keys stand still", s.stale, s.blocked)))
 	}
 	return reasons
 }

@@ -323,6 +323,15 @@ func (p *Producer) expire(s *send) {
 	s.done(result)
 }
 
+// Trouble tells why nothing gets through to the broker; empty: it does, or nothing was
+// tried.
+func (p *Producer) Trouble() string {
+	if inner, ok := p.inner.(troubled); ok {
+		return inner.Trouble()
+	}
+	return ""
+}
+
 // troubled is an adapter that tells why nothing gets through; empty: it knows of nothing.
 type troubled interface{ Trouble() string }
 

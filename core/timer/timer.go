@@ -26,6 +26,7 @@ import (
 	"prosody/core/entity"
 	"prosody/core/event"
 	"prosody/core/fault"
+	"prosody/core/health"
 	"prosody/core/kafka"
 	"prosody/core/store"
 	"prosody/core/tally"
@@ -279,15 +280,18 @@ func (t *Timers) Busy() string {
 
 // Stalled gives a reason for each partition whose timers cannot be loaded for longer than
 // the threshold.
-func (t *Timers) Stalled(threshold time.Duration) (reasons []string) {
+func (t *Timers) Stalled(threshold time.Duration) []string { return health.Texts(t.Reasons(threshold)) }
+
+// Reasons is Stalled with what each reason is about.
+func (t *Timers) Reasons(threshold time.Duration) (reasons []health.Reason) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	now := t.options.Clock.Now()
 	for _, p := range t.parts {
 		if since := p.loader.failing; !since.IsZero() && now.Sub(since) > threshold {
 			at := p.lease.Partition()
-			reasons = append(reasons, fmt.Sprintf("%s:%d: timers cannot be loaded for %s",
-				at.Topic, at.Index, now.Sub(since).Round(time.Millisecond)))
+			reasons = append(reasons, health.At(health.Timers, at, fmt.Sprintf("%s:%d: timers cannot be loaded for %s",
+				at.Topic, at.Index, now.Sub(since).Round(time.Millisecond))))
 		}
 	}
 	return reasons

@@ -49,7 +49,7 @@ func took(seconds float64) tally.Durations {
 // full is facts with something in each part.
 func full() *observe.Facts {
 	return &observe.Facts{
-		Client: "prosody-1", State: "running", Stalled: []string{"the poll loop"},
+		Client: "prosody-1", State: "running", Stalled: []string{"the poll loop"}, Outages: []string{"the broker"},
 		Producer: producer.Stats{Pending: 1, Sent: 2, Failed: 3, Duplicates: 4, Timeouts: 5, Late: 6},
 		Sends:    map[string]observe.Durations{producer.Done: took(0.02), "timeout": took(2)},
 		Store:    map[observe.Call]observe.Durations{{Operation: "apply"}: took(0.003), {Operation: "get", Fault: "store"}: took(1)},

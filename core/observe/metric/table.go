@@ -183,6 +183,8 @@ func consuming() []instrument {
 			member(func(s *consumer.Snapshot, to *points) { to.count(s.Counters.Invalid) })},
 		{"prosody.consumer.stalled", "{reason}", "Things that stand still; /livez names them.", gauge,
 			func(f *observe.Facts, to *points) { to.count(int64(len(f.Stalled))) }},
+		{"prosody.consumer.outages", "{reason}", "Things that wait for something outside; /livez names them and stays green.", gauge,
+			func(f *observe.Facts, to *points) { to.count(int64(len(f.Outages))) }},
 		{"prosody.partition.lag", "{message}", "Records from the position to the end of the log.", gauge,
 			partitions(func(p *consumer.Partition) (float64, bool) { return float64(p.Lag), p.Lag >= 0 })},
 		{"prosody.partition.in_flight", "{event}", "Events that are handled now, or wait for a retry in place.", level,
