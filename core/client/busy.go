@@ -33,10 +33,15 @@ func (c *Client) Busy() (moves int64, reason string) {
 	return moves, reason
 }
 
-// Kept makes a reader of what the client's own group keeps for a topic, published or not.
+// Kept makes a reader of what the client's own group keeps for a topic, published or not:
+// for tests of a client that has subscribed.
 func (c *Client) Kept(topic string, identity state.Identity) (*publish.Reader, error) {
 	if !c.plan.config.Mock {
 		return nil, fault.New(fault.State, "the client is not in mock mode")
 	}
-	return c.readers.At(c.plan.config.GroupID, topic, identity)
+	running := c.current()
+	if running == nil {
+		return nil, fault.New(fault.State, "the client is not subscribed")
+	}
+	return c.readers.At(c.plan.config.GroupID, topic, identity, running.keep.loader.Read)
 }

@@ -272,7 +272,8 @@ func TestStateIsReadAndForgotten(t *testing.T) {
 	value := state.Identity{Name: "n", Kind: config.KindValue, Payload: config.PayloadJSON}
 	_, err := r.worlds.Find("a")
 	require.Equal(t, fault.Argument, fault.Of(err))
-	one := r.open(map[string]string{"subscribed_topics": "t"}, nil)
+	one := r.open(map[string]string{"subscribed_topics": "t"},
+		func(context.Context, *pipeline.Invocation) pipeline.Outcome { return succeed })
 	_, err = r.worlds.Find("b,a")
 	require.NoError(t, err)
 	require.Equal(t, fault.State, fault.Of(r.worlds.Forget("a,b")))

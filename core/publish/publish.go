@@ -15,6 +15,7 @@ import (
 	"prosody/core/clock"
 	"prosody/core/config"
 	"prosody/core/fault"
+	"prosody/core/kafka"
 	"prosody/core/state"
 	"prosody/core/store"
 )
@@ -85,34 +86,48 @@ func (r *Readers) Open(subsystem string, identity state.Identity, window *time.D
 	switch {
 	case subsystem == "":
 		return nil, fault.New(fault.Argument, "subsystem name must not be empty")
-	case strings.TrimSpace(identity.Name) == "":
-		return nil, fault.New(fault.Argument, "collection name must not be empty")
 	case identity.Payload == config.PayloadMessage:
 		return nil, fault.New(fault.Argument, "collections of messages cannot be published")
-	case identity.Kind != config.KindValue && identity.Kind != config.KindMap && identity.Kind != config.KindSet && identity.Kind != config.KindDeque:
-		return nil, fault.New(fault.Argument, "kind %q is none of value, map, set and deque", identity.Kind)
 	case window != nil && *window < 0:
 		return nil, fault.New(fault.Argument, "read_cache must not be negative")
 	}
-	made := &Reader{readers: r, subsystem: subsystem, identity: identity, window: r.options.Window}
+	made := &Reader{readers: r, subsystem: subsystem, window: r.options.Window}
 	if window != nil {
 		made.window = *window
 	}
-	made.registry = state.New(state.Options{
-		Collections: []config.Collection{{Name: identity.Name, Kind: identity.Kind, Payload: identity.Payload}},
-		Clock:       r.options.Clock, Bytes: r.options.Bytes,
-	})
+	if err := made.of(identity, nil); err != nil {
+		return nil, err
+	}
 	return made, nil
 }
 
-// At makes a reader of what a group keeps for a topic, published or not. It keeps nothing.
-func (r *Readers) At(group, topic string, identity state.Identity) (*Reader, error) {
-	none := time.Duration(0)
-	made, err := r.Open(group, identity, &none)
-	if err == nil {
-		made.sources, made.fixed = []store.Publication{{Group: group, Topic: topic}}, true
+// of makes the reader's registry; read gives the messages of a collection of such.
+func (r *Reader) of(identity state.Identity, read Read) error {
+	switch {
+	case strings.TrimSpace(identity.Name) == "":
+		return fault.New(fault.Argument, "collection name must not be empty")
+	case identity.Kind != config.KindValue && identity.Kind != config.KindMap && identity.Kind != config.KindSet && identity.Kind != config.KindDeque:
+		return fault.New(fault.Argument, "kind %q is none of value, map, set and deque", identity.Kind)
 	}
-	return made, err
+	r.identity = identity
+	r.registry = state.New(state.Options{
+		Collections: []config.Collection{{Name: identity.Name, Kind: identity.Kind, Payload: identity.Payload}},
+		Read:        read, Clock: r.readers.options.Clock, Bytes: r.readers.options.Bytes,
+	})
+	return nil
+}
+
+// Read gives a record that was delivered.
+type Read = func(ctx context.Context, at kafka.Partition, offset int64) (*kafka.Record, error)
+
+// At makes a reader of what a group keeps for a topic, published or not, messages too. It
+// keeps nothing.
+func (r *Readers) At(group, topic string, identity state.Identity, read Read) (*Reader, error) {
+	made := &Reader{readers: r, sources: []store.Publication{{Group: group, Topic: topic}}, fixed: true}
+	if err := made.of(identity, read); err != nil {
+		return nil, err
+	}
+	return made, nil
 }
 
 // Identity tells which collection is read.

@@ -55,8 +55,8 @@ PROSODY_API prosody_status prosody_mock_rebalance(prosody_bytes servers, prosody
 PROSODY_API prosody_status prosody_mock_forget(prosody_bytes servers, prosody_error *error);
 
 /* Makes a reader of what the client's own group keeps for a topic, published or not: committed
-   state, read anew each time. Not of collections of messages. PROSODY_ERR_STATE: the client is not
-   in mock mode. */
+   state, read anew each time. PROSODY_ERR_STATE: the client is not in mock mode, or has not
+   subscribed. */
 PROSODY_API prosody_status prosody_mock_reader(prosody_client *client, prosody_bytes topic,
                                                const prosody_collection *collection,
                                                prosody_reader **out, prosody_error *error);

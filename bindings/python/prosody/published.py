@@ -183,27 +183,30 @@ class PublishedDeque(Published, Generic[T]):
         return scan
 
 
-_READERS: dict[type[Definition], type[Published]] = {
-    ValueDefinition: PublishedValue,
-    MapDefinition: PublishedMap,
-    SetDefinition: PublishedSet,
-    DequeDefinition: PublishedDeque,
+_READERS: dict[str, type[Published]] = {
+    "value": PublishedValue,
+    "map": PublishedMap,
+    "set": PublishedSet,
+    "deque": PublishedDeque,
 }
+
+_JSON = (ValueDefinition, MapDefinition, SetDefinition, DequeDefinition)
 
 
 def open(core: Core, subsystem: str, definition: Any) -> Published:
     """The reader of a collection; it reads nothing yet."""
     if not isinstance(subsystem, str):
         raise TypeError(f"subsystem must be a str, not {type(subsystem).__name__}")
+    if not isinstance(definition, _JSON) or definition.payload not in ("json", None):
+        name = type(definition).__name__
+        raise TypeError(f"expected a definition of a value, map, set or deque of JSON, not {name}")
     return reader(core, core.runtime.library.reader_open, subsystem, definition)
 
 
 def reader(core: Core, function: Any, place: str, definition: Any) -> Published:
     """The reader that a function of the library opens at a place."""
-    kind = next((_READERS[base] for base in type(definition).__mro__ if base in _READERS), None)
-    if kind is None or definition.payload not in ("json", None):
-        name = type(definition).__name__
-        raise TypeError(f"expected a definition of a value, map, set or deque of JSON, not {name}")
+    if not isinstance(definition, Definition):
+        raise TypeError(f"expected a definition of state, not {type(definition).__name__}")
     handle, error = c_void_p(), native.make_error()
     status = function(
         core.handle,
@@ -214,7 +217,7 @@ def reader(core: Core, function: Any, place: str, definition: Any) -> Published:
     )
     if status != native.OK:
         raise core.runtime.library.fault(status, error)
-    return kind(core.runtime, handle, definition)
+    return _READERS[definition.kind](core.runtime, handle, definition)
 
 
 def _window(read_cache: Any) -> int:

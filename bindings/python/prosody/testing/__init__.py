@@ -25,7 +25,15 @@ from prosody.handler import EventHandler
 from prosody.message import ExciseMessage, JSONInput, Message
 from prosody.options import Options
 from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
-from prosody.state import DequeDefinition, MapDefinition, SetDefinition, ValueDefinition
+from prosody.state import (
+    DequeDefinition,
+    MapDefinition,
+    MessageDequeDefinition,
+    MessageMapDefinition,
+    MessageValueDefinition,
+    SetDefinition,
+    ValueDefinition,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -170,10 +178,22 @@ class Service:
     def state(
         self, definition: DequeDefinition[T], topic: str | None = None
     ) -> PublishedDeque[T]: ...
+    @overload
+    def state(
+        self, definition: MessageValueDefinition[T], topic: str | None = None
+    ) -> PublishedValue[Message[T]]: ...
+    @overload
+    def state(
+        self, definition: MessageMapDefinition[T], topic: str | None = None
+    ) -> PublishedMap[Message[T]]: ...
+    @overload
+    def state(
+        self, definition: MessageDequeDefinition[T], topic: str | None = None
+    ) -> PublishedDeque[Message[T]]: ...
     def state(self, definition: Any, topic: str | None = None) -> Any:
         """What is committed of a collection, by key: `await service.state(TOTAL).get("key")`.
 
-        The topic is the first one by default. Collections of messages cannot be read.
+        The topic is the first one by default.
         """
         core = self.client._core
         place = self._topics[0] if topic is None else topic

@@ -90,6 +90,9 @@ module Prosody
 
     # @return [Published]
     def reader(subsystem, definition)
+      States.check(definition)
+      raise TypeError, "collections of messages are not published" if definition.payload == "message"
+
       Readers.open(@runtime, subsystem, definition) do |name, collection, out, error|
         @library.reader_open(@handle, name, collection, out, error)
       end

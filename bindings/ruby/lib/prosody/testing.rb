@@ -117,8 +117,7 @@ module Prosody
         sent(@options.fetch(:failure_topic) { raise ArgumentError, "the service has no failure_topic" })
       end
 
-      # What is committed of a collection, by key: service.state(TOTAL).get("key"). Collections of messages cannot be
-      # read.
+      # What is committed of a collection, by key: service.state(TOTAL).get("key").
       # @param topic [String] the first one by default
       # @return [PublishedValue, PublishedMap, PublishedSet, PublishedDeque]
       def state(definition, topic = @topics.first)

@@ -31,10 +31,14 @@ module Prosody
       @runtime.check
       access = Access.new(@runtime, bind(Query.key(key)))
       begin
-        yield States::HANDLES.fetch(@definition.kind).new(access, JsonContent)
+        yield States::HANDLES.fetch(@definition.kind).new(access, content)
       ensure
         access.release
       end
+    end
+
+    def content
+      @definition.payload == "message" ? MessageContent.new({}) : JsonContent
     end
 
     # Has a scan of the collection of a key run, or gives an Enumerator when there is no block.
@@ -124,8 +128,6 @@ module Prosody
       # @yield [subsystem, collection, out, error] opens the native reader and returns the status
       def open(runtime, subsystem, definition)
         States.check(definition)
-        raise TypeError, "collections of messages are not published" if definition.payload == "message"
-
         name = Codec.text(subsystem, "subsystem")
         cache = milliseconds(definition.read_cache)
         reader = runtime.slates.use do |slate|
