@@ -29,7 +29,7 @@ func (c *Client) converse(opened backend) error {
 	} else if err := c.network(opened, receive); err != nil {
 		return err
 	}
-	c.requests = request.New(request.Options{Send: c.producer.Send, Link: c.link, Clock: clock.Real{}})
+	c.requests = request.New(request.Options{Send: c.producer.Send, Link: c.link, Clock: clock.Real{}, Tracer: c.plan.tracer(c.deps.Tracer)})
 	requests.Store(c.requests)
 	if c.plan.config.Subsystem != "" {
 		c.answers = respond.New(respond.Options{

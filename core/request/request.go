@@ -17,6 +17,7 @@ import (
 	"prosody/core/clock"
 	"prosody/core/event"
 	"prosody/core/fault"
+	"prosody/core/observe/trace"
 	"prosody/core/peer"
 	"prosody/core/producer"
 )
@@ -70,7 +71,9 @@ type Options struct {
 	Send  func(producer.Outgoing, func(producer.Sent)) error
 	Link  Link
 	Clock clock.Clock
-	Limit int // of requests that wait; 0: 65,536
+	// Tracer makes a span of each request; nil: none.
+	Tracer *trace.Tracer
+	Limit  int // of requests that wait; 0: 65,536
 }
 
 // Requester makes requests. It is safe for use by many goroutines.
@@ -91,6 +94,7 @@ type Requester struct {
 // call is what belongs to a request that waits.
 type call struct {
 	done  func(Result)
+	span  trace.Span
 	timer clock.Timer
 	begun time.Time
 }
@@ -120,7 +124,9 @@ func (r *Requester) Request(ask Ask, done func(Result)) (ID, error) {
 	}
 	id, now := ID(made), r.options.Clock.Now()
 	ask.Record.Reply = &event.Reply{Request: id, Peer: r.options.Link.ID(), Deadline: now.Add(ask.Timeout), Awaited: names}
-	if err := r.open(id, names, now, ask.Timeout, done); err != nil {
+	span := r.begin(&ask, made, names)
+	if err := r.open(id, names, now, ask.Timeout, span, done); err != nil {
+		span.Fail(err)
 		return ID{}, err
 	}
 	if r.options.Link.Ready() {
@@ -128,6 +134,7 @@ func (r *Requester) Request(ask Ask, done func(Result)) (ID, error) {
 			if r.take(id) == nil {
 				return id, nil // its end was faster
 			}
+			span.Fail(err)
 			return ID{}, err
 		}
 	} else {
@@ -144,8 +151,20 @@ func (r *Requester) Request(ask Ask, done func(Result)) (ID, error) {
 	return id, nil
 }
 
+// begin begins the span of a request, which its record belongs to.
+func (r *Requester) begin(ask *Ask, id uuid.UUID, names []string) trace.Span {
+	if r.options.Tracer == nil {
+		return trace.Span{}
+	}
+	record := &ask.Record
+	cause := trace.First(record.Cause, trace.Of(record.Headers))
+	span := r.options.Tracer.Request(cause, record.Topic, record.Key, uuid.UUID(r.options.Link.ID()).String(), id.String(), names)
+	record.Cause = trace.First(span.Context(), record.Cause)
+	return span
+}
+
 // open begins a request and its time.
-func (r *Requester) open(id ID, names []string, now time.Time, timeout time.Duration, done func(Result)) error {
+func (r *Requester) open(id ID, names []string, now time.Time, timeout time.Duration, span trace.Span, done func(Result)) error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	switch {
@@ -156,7 +175,7 @@ func (r *Requester) open(id ID, names []string, now time.Time, timeout time.Dura
 		return fault.New(fault.State, "%d requests wait for their answers; more are not possible", len(r.calls))
 	}
 	r.table.open(id, names)
-	one := &call{done: done, begun: now}
+	one := &call{done: done, span: span, begun: now}
 	r.calls[id] = one
 	if timeout > 0 {
 		one.timer = r.options.Clock.AfterFunc(timeout, func() { r.expire(id) })
@@ -232,9 +251,11 @@ func read(answer peer.Answer) Answer {
 // Abandon ends a request whose caller has gone; done is not called any more. False: it
 // is over already.
 func (r *Requester) Abandon(id ID) bool {
-	if r.take(id) == nil {
+	one := r.take(id)
+	if one == nil {
 		return false
 	}
+	one.span.End("abandoned")
 	r.counts.abandoned.Add(1)
 	return true
 }
@@ -254,13 +275,38 @@ func (r *Requester) expire(id ID) {
 func (r *Requester) fail(id ID, err *fault.Error) {
 	if one := r.take(id); one != nil {
 		r.counts.failed.Add(1)
+		one.span.Fail(err)
 		one.done(Result{Err: err})
 	}
 }
 
 func (r *Requester) finish(one *call, result Result) {
-	r.counts.ended(result.Answers, r.options.Clock.Now().Sub(one.begun))
+	took := r.options.Clock.Now().Sub(one.begun)
+	r.counts.ended(result.Answers, took)
+	if one.span.Context().IsValid() {
+		one.span.Answered(summed(result.Answers, took))
+	}
 	one.done(result)
+}
+
+// summed is what the span of a request tells of its answers.
+func summed(answers []Answer, took time.Duration) trace.Answers {
+	made := trace.Answers{Failures: map[string]string{}, Took: took}
+	for i := range answers {
+		switch one := &answers[i]; one.Kind {
+		case Success:
+			made.Succeeded++
+		case Timeout:
+			made.Missing = append(made.Missing, one.Subsystem)
+		case Handler:
+			made.Failures[one.Subsystem] = "handler"
+		case Format:
+			made.Failures[one.Subsystem] = "format"
+		default:
+			made.Failures[one.Subsystem] = "malformed"
+		}
+	}
+	return made
 }
 
 // take ends a request without its answers; nil: it is over already.
@@ -305,7 +351,9 @@ func (r *Requester) Close() {
 	r.cut()
 	for _, one := range left {
 		r.counts.failed.Add(1)
-		one.done(Result{Err: fault.New(fault.Closed, "the client shut down before all answers came; whether the record is handled is not known")})
+		err := fault.New(fault.Closed, "the client shut down before all answers came; whether the record is handled is not known")
+		one.span.Fail(err)
+		one.done(Result{Err: err})
 	}
 	r.running.Wait()
 }

@@ -105,6 +105,9 @@ class Port(LoopQueue):
         timeout: Any,
     ) -> Call[Any]:
         """Starts a request. Cancelling what waits for it gives it up."""
+        tracing.look()
+        if tracing.on:
+            tracing.enter(self.library)
         packed, _names = request.pack(subsystems, timeout, record)
         tag = next(self.tags)
         future: asyncio.Future[Any] = self.loop.create_future()

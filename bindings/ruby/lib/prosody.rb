@@ -15,6 +15,19 @@ module Prosody
 
     # nil brings the default back.
     attr_writer :logger
+
+    # Sends what has been recorded to the OpenTelemetry collector; it takes some seconds at most.
+    # Without an exporter it does nothing.
+    # @return [nil]
+    def flush_telemetry
+      Runtime.known&.settle(:telemetry_flush)
+    end
+
+    # Sends what has been recorded and ends the export. Calling it again is fine; the end of the process calls it too.
+    # @return [nil]
+    def shutdown_telemetry
+      Runtime.known&.settle(:telemetry_shutdown)
+    end
   end
 end
 
@@ -36,6 +49,8 @@ require_relative "prosody/state/functions"
 require_relative "prosody/state/slate"
 require_relative "prosody/settings"
 require_relative "prosody/packed"
+require_relative "prosody/tracing"
+require_relative "prosody/sentry"
 require_relative "prosody/call"
 require_relative "prosody/channel"
 require_relative "prosody/port"

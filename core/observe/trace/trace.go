@@ -8,6 +8,7 @@ package trace
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -96,7 +97,8 @@ func (t *Tracer) begin(name string, kind otel.SpanKind, cause Context, linked bo
 	return Span{span}
 }
 
-// Send is a record on its way to the broker. No payload is an excise record.
+// Send is a record on its way to the broker. No payload is an excise record. Texts are
+// borrowed: the span copies them.
 func (t *Tracer) Send(cause Context, topic, key string, payload []byte) Span {
 	if t == nil {
 		return Span{}
@@ -108,8 +110,8 @@ func (t *Tracer) Send(cause Context, topic, key string, payload []byte) Span {
 	span := t.begin(name, otel.SpanKindProducer, cause, false, time.Time{})
 	span.Set(func() []attribute.KeyValue {
 		return []attribute.KeyValue{
-			attribute.String("messaging.system", "kafka"), attribute.String("topic", topic), attribute.String("key", key),
-			attribute.Int("payload_size", len(payload)),
+			attribute.String("messaging.system", "kafka"), attribute.String("topic", strings.Clone(topic)),
+			attribute.String("key", strings.Clone(key)), attribute.Int("payload_size", len(payload)),
 		}
 	})
 	return span

@@ -8,8 +8,9 @@ module Prosody
     OUTCOME_SIZE = 48
     FIRST = Demand.new(:normal, 0)
     ENDING = [SystemExit, SignalException].freeze
+    NAMES = { Message => "on_message", ExciseMessage => "on_excise", Timer => "on_timer" }.freeze
     OVER = "The context is no longer valid because the event has already been processed"
-    private_constant :OUTCOME, :OUTCOME_SIZE, :FIRST, :ENDING, :OVER
+    private_constant :OUTCOME, :OUTCOME_SIZE, :FIRST, :ENDING, :OVER, :NAMES
 
     # @return [Cancelled, nil] why the handler is to stop
     attr_reader :cancelled
@@ -27,7 +28,7 @@ module Prosody
     def run(runner)
       @runner = runner
       event = read
-      result = runner.guard(self) { call(event) }
+      result = Tracing.attempt(NAMES.fetch(event.class), @fields.span, method(:about)) { runner.guard(self) { call(event) } }
       succeed(@flags.anybits?(Packed::FLAG_RESPONSE) ? response(result) : nil)
     rescue Exception => e # rubocop:disable Lint/RescueException
       failed(e) unless @settled
@@ -164,6 +165,27 @@ module Prosody
       kind = @fields.is_a?(Packed::Timing) ? "timer" : "message"
       text = "#{kind} handling failed#{' for good' if permanent}:#{place} #{details(error)}"
       @subscription.log.write(expected ? Logger::WARN : Logger::ERROR, "prosody.handler", text)
+      Reports.capture(error, kind_of_event, context, @subscription.log) unless expected || @fields.nil?
+    end
+
+    def kind_of_event
+      return "timer" if @fields.is_a?(Packed::Timing)
+
+      @fields.payload ? "message" : "excise"
+    end
+
+    # What Sentry is told of the event.
+    def context
+      return { "key" => @fields.key, "time" => Timers.time(@fields.second).iso8601 } if @fields.is_a?(Packed::Timing)
+
+      { "topic" => @fields.topic, "partition" => @fields.place, "offset" => @fields.offset, "key" => @fields.key }
+    end
+
+    # The attributes of the attempt's span.
+    def about
+      return { "key" => @fields.key, "timer.fire_time" => Timers.time(@fields.second).iso8601 } if @fields.is_a?(Packed::Timing)
+
+      { "messaging.system" => "kafka", **context }
     end
 
     # What the log says about the event.

@@ -163,6 +163,13 @@ module Prosody
         end
       end
 
+      # Makes a span the current one of the calling thread; nil: none.
+      def enter(parent, state)
+        first = bytes(parent.to_s)
+        second = bytes(state.to_s)
+        trace_enter(first, second)
+      end
+
       # Bytes for an argument; what keeps them alive comes with them.
       def bytes(text)
         memory = FFI::MemoryPointer.new(1, [text.bytesize, 1].max)

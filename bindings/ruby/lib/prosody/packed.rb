@@ -34,10 +34,10 @@ module Prosody
     # A line of the log.
     Line = Struct.new(:time_ns, :level, :target, :text, :fields)
     # A message or excise record; `payload` is JSON, or nil.
-    Event = Struct.new(:topic, :place, :offset, :timestamp, :key, :payload, :source, :headers, :retries, :flags)
+    Event = Struct.new(:topic, :place, :offset, :timestamp, :key, :payload, :source, :headers, :retries, :flags, :span)
 
     # A timer record.
-    Timing = Struct.new(:key, :second, :retries, :flags)
+    Timing = Struct.new(:key, :second, :retries, :flags, :span)
 
     class << self
       def kind(raw)
@@ -45,8 +45,10 @@ module Prosody
       end
 
       def timer(raw)
-        _, _, flags, _, second, _, retries, topic, key = raw.unpack(TIMING)
-        Timing.new(raw.byteslice(TIMING_SIZE + topic, key).force_encoding(Encoding::UTF_8).freeze, second, retries, flags)
+        _, _, flags, _, second, _, retries, topic, key, trace, state = raw.unpack(TIMING)
+        span, = span(raw, TIMING_SIZE + topic + key, trace, state)
+        key = raw.byteslice(TIMING_SIZE + topic, key).force_encoding(Encoding::UTF_8).freeze
+        Timing.new(key, second, retries, flags, span)
       end
 
       # @param names [Hash] keeps the texts of topics and source systems, which repeat
@@ -70,9 +72,8 @@ module Prosody
           source = name(raw.byteslice(at, source), names)
           at += source.bytesize
         end
-        at += trace unless trace == NULL
-        at += state unless state == NULL
-        Event.new(topic, partition, offset, timestamp, key, payload, source, headers(raw, at, count), retries, flags)
+        span, at = span(raw, at, trace, state)
+        Event.new(topic, partition, offset, timestamp, key, payload, source, headers(raw, at, count), retries, flags, span)
       end
 
       def reason(raw)
@@ -107,6 +108,15 @@ module Prosody
           names.clear if names.size >= KNOWN
           names[bytes.freeze] = bytes.dup.force_encoding(Encoding::UTF_8).freeze
         end
+      end
+
+      # The span that a record names, and where its bytes end.
+      def span(raw, offset, trace, state)
+        trace = state = nil if trace == NULL
+        trace &&= raw.byteslice(offset, trace)
+        offset += trace&.bytesize.to_i
+        state = state.nil? || state == NULL ? "" : raw.byteslice(offset, state)
+        [trace && Tracing::Place.new(trace, state), offset + state.bytesize]
       end
 
       # A name that is not UTF-8 keeps its bytes.

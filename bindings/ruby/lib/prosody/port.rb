@@ -48,6 +48,7 @@ module Prosody
     # @yield [queue, tag] makes the call and returns its status
     # @return [Array(Integer, Packed::Completion)] the status, and the answer when it was waited for
     def fetch
+      Tracing.enter(@library)
       tag = (@tag += 1)
       call = @pending[tag] = Call.new(&ITSELF)
       status = yield @channel.handle, tag
@@ -82,6 +83,7 @@ module Prosody
 
     def launch(call, tag, error)
       start unless @thread.alive? || @ending
+      Tracing.enter(@library)
       @pending[tag] = call
       status = yield @channel.handle, tag, error
       return call if status == Library::PENDING

@@ -9,7 +9,8 @@ module Prosody
   class Runtime
     EXIT_LIMIT = 5 # seconds that the end of the process waits for clients that were not shut down
     LOG_LIMIT = 1
-    private_constant :EXIT_LIMIT, :LOG_LIMIT
+    EXPORT_LIMIT = 6
+    private_constant :EXIT_LIMIT, :LOG_LIMIT, :EXPORT_LIMIT
 
     @lock = Mutex.new
 
@@ -19,6 +20,11 @@ module Prosody
         runtime = @current || @lock.synchronize { @current ||= new }
         runtime.check
         runtime
+      end
+
+      # @return [Runtime, nil] the one that there is
+      def known
+        @current
       end
     end
 
@@ -58,6 +64,19 @@ module Prosody
       @cores.delete(core)
     end
 
+    # Waits for a flush or the end of the export; what it cannot send is a line in the log.
+    # @return [nil]
+    def settle(function)
+      return if forked?
+
+      finish = lambda do |completion|
+        failed = completion && completion.status != Library::OK
+        @log.write(Logger::WARN, "prosody.telemetry", completion.text) if failed
+        nil
+      end
+      @port.begin(finish) { |queue, tag, error| @library.public_send(function, queue, tag, error) }.wait
+    end
+
     private
 
     # Leaves the groups at once when the process ends without a shutdown.
@@ -70,7 +89,15 @@ module Prosody
     rescue ::Timeout::Error, CallError
       nil # the process ends all the same
     ensure
+      export unless forked?
       @log.close(LOG_LIMIT) unless forked?
+    end
+
+    # The library itself gives up earlier.
+    def export
+      Timeout.timeout(EXPORT_LIMIT) { settle(:telemetry_shutdown) }
+    rescue Timeout::Error, CallError
+      nil
     end
 
     def leave(core)

@@ -74,6 +74,7 @@ module Prosody
         end
       else
         error = Library.error
+        Tracing.enter(@library)
         @library.check(@library.public_send(function, @token, nil, 0, *arguments, flags, error), error)
       end
       nil

@@ -92,6 +92,7 @@ module Prosody
 
     def start(query)
       @slates.use do |slate|
+        Tracing.enter(@library)
         status = @library.scan_open(@token, slate.query(query.pack(slate)), slate.out, slate.error)
         check(status, slate)
         slate.out.get_uint64(0)
