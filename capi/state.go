@@ -149,7 +149,7 @@ func (a *action) span(c *keyed.Collection, held hand) trace.Span {
 	}
 	span := tracer.Call(held.cause(), c.Kind()+"."+a.verb)
 	span.Set(func() []attribute.KeyValue {
-		about := []attribute.KeyValue{attribute.String("collection", c.Name())}
+		about := []attribute.KeyValue{attribute.String("collection", trace.Plain(c.Name()))}
 		if a.key != "" {
 			about = append(about, attribute.String(c.Kind()+".key", a.key))
 		}

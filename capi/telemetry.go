@@ -6,7 +6,9 @@ import "C"
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,7 +52,7 @@ func (s *process) observe(environ config.Map, tell func(error)) *export.Export {
 	return made
 }
 
-// mourn tells a client's log of an export that failed.
+// mourn tells a client's log of an export that failed; after the last client, standard error.
 func (s *process) mourn(err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -60,6 +62,7 @@ func (s *process) mourn(err error) {
 			return
 		}
 	}
+	fmt.Fprintf(os.Stderr, "prosody: telemetry was not exported: %v\n", err)
 }
 
 // logger makes the logger of a client: its lines go to the host, and to the collector.

@@ -21,7 +21,7 @@ func (t *Tracer) Request(cause Context, topic, key, requester, id string, subsys
 			attribute.String("messaging.system", "kafka"),
 			attribute.String("messaging.operation.name", "request"), attribute.String("messaging.operation.type", "request"),
 			attribute.String("messaging.destination.name", strings.Clone(topic)),
-			attribute.String("messaging.kafka.message.key", strings.Clone(key)),
+			attribute.String("messaging.kafka.message.key", Plain(strings.Clone(key))),
 			attribute.String("requester.id", requester), attribute.StringSlice("subsystems", subsystems),
 			attribute.String("request.id", id), attribute.String("messaging.message.conversation_id", id),
 		}

@@ -59,7 +59,7 @@ func (s Span) End(failure string) {
 		return
 	}
 	if failure != "" {
-		s.inner.SetStatus(codes.Error, failure)
+		s.inner.SetStatus(codes.Error, Plain(failure))
 	}
 	s.inner.End()
 }
@@ -74,6 +74,9 @@ func (s Span) Fail(err error) {
 		s.End(err.Error())
 	}
 }
+
+// Plain makes a text fit for export: one that is not UTF-8 would cost the whole batch.
+func Plain(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // begin starts a span: a child of its cause, or a root that links back to it.
 func (t *Tracer) begin(name string, kind otel.SpanKind, cause Context, linked bool, start time.Time) Span {
@@ -111,7 +114,7 @@ func (t *Tracer) Send(cause Context, topic, key string, payload []byte) Span {
 	span.Set(func() []attribute.KeyValue {
 		return []attribute.KeyValue{
 			attribute.String("messaging.system", "kafka"), attribute.String("topic", strings.Clone(topic)),
-			attribute.String("key", strings.Clone(key)), attribute.Int("payload_size", len(payload)),
+			attribute.String("key", Plain(strings.Clone(key))), attribute.Int("payload_size", len(payload)),
 		}
 	})
 	return span
@@ -141,7 +144,7 @@ type Record struct {
 func (r Record) attributes(more ...attribute.KeyValue) []attribute.KeyValue {
 	return append([]attribute.KeyValue{
 		attribute.String("messaging.system", "kafka"), attribute.String("topic", r.Topic),
-		attribute.Int("partition", int(r.Partition)), attribute.Int64("offset", r.Offset), attribute.String("key", r.Key),
+		attribute.Int("partition", int(r.Partition)), attribute.Int64("offset", r.Offset), attribute.String("key", Plain(r.Key)),
 	}, more...)
 }
 
@@ -186,7 +189,7 @@ func (t *Tracer) timer(name string, cause Context, key string, second int64, sta
 	span := t.begin(name, otel.SpanKindConsumer, cause, t.timers, start)
 	span.Set(func() []attribute.KeyValue {
 		return []attribute.KeyValue{
-			attribute.String("key", key), attribute.String("timer.type", "application"),
+			attribute.String("key", Plain(key)), attribute.String("timer.type", "application"),
 			attribute.String("timer.fire_time", time.Unix(second, 0).UTC().Format(time.RFC3339)),
 		}
 	})
