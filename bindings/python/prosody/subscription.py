@@ -13,7 +13,7 @@ from ctypes import byref
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from prosody import codec, errors, native, record, tracing
+from prosody import codec, errors, native, record, reports, tracing
 from prosody.context import Context
 from prosody.handler import EventHandler
 from prosody.message import Draft, ExciseMessage, Message, Timer
@@ -260,6 +260,8 @@ class Subscription(LoopQueue):
         except Exception:
             if logging.raiseExceptions:
                 sys.stderr.write("prosody: a log handler failed\n")
+        if not expected and not isinstance(error, (SystemExit, KeyboardInterrupt)):
+            reports.capture(event, error)
 
     def _settle(
         self, context: Context, result: int, response: bytes | None, text: bytes | None

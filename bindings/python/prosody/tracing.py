@@ -8,6 +8,7 @@ its children. Before each call the library is told which span the call belongs t
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import threading
 from contextvars import ContextVar
@@ -23,6 +24,8 @@ class Place(NamedTuple):
     parent: bytes
     state: bytes
 
+
+_log = logging.getLogger("prosody.tracing")
 
 on = False
 """Whether any span was ever seen. While it is not, nothing else here costs anything."""
@@ -83,16 +86,21 @@ class Attempt:
             _within.set(place)
         self._span: Any = None
         self._scope: Any = None
+        try:
+            self._start(name, event, place)
+        except Exception:  # an SDK that fails does no harm
+            _log.exception("no span of %s", name)
+
+    def _start(self, name: str, event: Any, place: Place | None) -> None:
         api = _api()
         if api is None:
             return
-        self._span = api.get_tracer("prosody.handler").start_span(
+        span = api.get_tracer("prosody.handler").start_span(
             name, context=_parent(api, place), attributes=_about(event)
         )
-        self._scope = api.use_span(
-            self._span, record_exception=False, set_status_on_exception=False
-        )
+        self._scope = api.use_span(span, record_exception=False, set_status_on_exception=False)
         self._scope.__enter__()
+        self._span = span
 
     def fail(self, error: BaseException) -> None:
         """Says that the attempt has failed."""

@@ -18,7 +18,8 @@ RSpec.describe Prosody.const_get(:Packed) do
     headers = [["a", "\0\xFF"], ["a", nil], ["\xFE", ""]]
     made = described_class.event(event(key: "k\0é", source: "s", flags: 1, headers:), {})
     expect(made.to_a).to eq(["t", 3, 42, 1_700_000_000_123, "k\0é", "1", "s",
-                             [["a", "\0\xFF".b], ["a", nil], ["\xFE".b, ""]], 2, 1])
+                             [["a", "\0\xFF".b], ["a", nil], ["\xFE".b, ""]], 2, 1, described_class.event(event, {}).span])
+    expect(made.span.to_a).to eq(["trace", ""])
     expect(made.key.encoding).to eq(Encoding::UTF_8)
     expect(made.headers.map { |_, value| value&.encoding }).to eq([Encoding::BINARY, nil, Encoding::BINARY])
   end

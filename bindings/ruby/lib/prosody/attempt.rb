@@ -176,14 +176,14 @@ module Prosody
 
     # What Sentry is told of the event.
     def context
-      return { "key" => @fields.key, "time" => Timers.time(@fields.second).iso8601 } if @fields.is_a?(Packed::Timing)
+      return { "key" => @fields.key, "time" => Timers.time(@fields.second).strftime("%FT%TZ") } if @fields.is_a?(Packed::Timing)
 
       { "topic" => @fields.topic, "partition" => @fields.place, "offset" => @fields.offset, "key" => @fields.key }
     end
 
     # The attributes of the attempt's span.
     def about
-      return { "key" => @fields.key, "timer.fire_time" => Timers.time(@fields.second).iso8601 } if @fields.is_a?(Packed::Timing)
+      return { "key" => @fields.key, "timer.fire_time" => context["time"] } if @fields.is_a?(Packed::Timing)
 
       { "messaging.system" => "kafka", **context }
     end

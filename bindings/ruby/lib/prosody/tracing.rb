@@ -37,12 +37,12 @@ module Prosody
 
       # Runs an attempt within its span.
       # @param place [Place, nil] what the record names
-      def attempt(name, place, attributes)
+      def attempt(name, place, attributes, &block)
         return yield unless place || @on || api
 
         @on = true
         Thread.current[FIBER] = place
-        within(name, place, attributes) { yield }
+        within(name, place, attributes, &block)
       ensure
         Thread.current[FIBER] = nil if @on
       end
@@ -57,20 +57,33 @@ module Prosody
         Place.new("00-#{context.hex_trace_id}-#{context.hex_span_id}-#{flags}", context.tracestate.to_s)
       end
 
-      def within(name, place, attributes)
-        return yield unless (api = self.api)
+      def within(name, place, attributes, &block)
+        span = start(name, place, attributes)
+        return yield unless span
 
-        tracer = api.tracer_provider.tracer("prosody.handler")
-        span = tracer.start_span(name, with_parent: parent(api, place), attributes: attributes.call)
         begin
-          api::Trace.with_span(span) { yield }
+          api::Trace.with_span(span, &block)
         rescue Exception => e # rubocop:disable Lint/RescueException
-          span.record_exception(e)
-          span.status = api::Trace::Status.error("#{e.class}: #{e.message}")
+          failed(span, e)
           raise
         ensure
           span.finish
         end
+      end
+
+      # An SDK that fails does no harm: the handler runs without a span.
+      def start(name, place, attributes)
+        return unless (api = self.api)
+
+        api.tracer_provider.tracer("prosody.handler")
+           .start_span(name, with_parent: parent(api, place), attributes: attributes.call)
+      rescue StandardError => e
+        warn "prosody: no span of #{name}: #{e.class}: #{e.message}"
+      end
+
+      def failed(span, error)
+        span.record_exception(error)
+        span.status = api::Trace::Status.error("#{error.class}: #{error.message}")
       end
 
       # The context of a span elsewhere; an empty one for none.
