@@ -137,13 +137,16 @@ func New(plan *Plan, deps Deps) (*Client, error) {
 		Log:         deps.Log.With("target", "prosody.producer"),
 	})
 	if err != nil {
-		return nil, errors.Join(fault.Wrap(fault.Config, err, "failed to initialize producer"), records.Close(expired))
+		records.Close(expired)
+		return nil, fault.Wrap(fault.Config, err, "failed to initialize producer")
 	}
 	opened, err := connect(plan, deps)
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
 		defer cancel()
-		return nil, errors.Join(err, made.Close(ctx), records.Close(ctx))
+		err = errors.Join(err, made.Close(ctx))
+		records.Close(ctx)
+		return nil, err
 	}
 	times := &timed{backend: opened}
 	readers := publish.New(publish.Options{

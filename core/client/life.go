@@ -198,7 +198,9 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	c.hush(flush)
 	// The client is closed all the same, and each send that did not end has told its
 	// caller: an error here would only hide another one of the host.
-	if err = errors.Join(err, c.producer.Close(flush), c.link.Close(flush), c.records.Close(flush), c.store.Close()); err != nil {
+	err = errors.Join(err, c.producer.Close(flush), c.link.Close(flush))
+	c.records.Close(flush)
+	if err = errors.Join(err, c.store.Close()); err != nil {
 		c.target("prosody.client").Error("shutdown was not clean", "error", err)
 	}
 	c.unseen(c.last())

@@ -44,6 +44,7 @@ const (
 var tuned = map[string]string{
 	"linger.ms": "1000", "batch.size": "4194304", "queue.buffering.max.kbytes": "131072", "compression.codec": "lz4",
 	"max.in.flight.requests.per.connection": "1",
+	"topic.metadata.propagation.max.ms":     "2000", // a topic that is not there is known soon
 }
 
 // Facts are what an emitter has counted. Each record that was told is in one of them, or
@@ -196,10 +197,11 @@ func (e *Emitter) Snapshot() Facts {
 	return Facts{Waiting: len(e.queue) + len(e.slots), Sent: e.sent.Load(), Dropped: e.dropped.Load(), Failed: e.failed.Load()}
 }
 
-// Close sends what waits, at most until ctx ends. What is left is counted as failed.
-func (e *Emitter) Close(ctx context.Context) error {
+// Close sends what waits, at most until ctx ends. What is left is counted as failed, which is no
+// error of who closes.
+func (e *Emitter) Close(ctx context.Context) {
 	if e == nil {
-		return nil
+		return
 	}
 	e.mutex.Lock()
 	if !e.closed {
@@ -211,7 +213,8 @@ func (e *Emitter) Close(ctx context.Context) error {
 	case <-e.done:
 	case <-ctx.Done():
 	}
-	err := e.inner.Close(ctx)
+	if err := e.inner.Close(ctx); err != nil {
+		e.options.Log.Debug("telemetry records were left", "error", err)
+	}
 	<-e.done
-	return err
 }
