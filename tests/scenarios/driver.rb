@@ -12,6 +12,7 @@ COLLECTIONS = {
 }.freeze
 MAKERS = { "v" => :value, "m" => :map, "s" => :set, "d" => :deque }.freeze
 TOPIC = "scenarios"
+ERRORS = { Prosody::HandlerError => "handler", Prosody::Timeout => "timeout" }.freeze
 # How a handler is stopped: a thread, or a fiber of the gem async.
 STOPPED = [Prosody::Cancelled, *(Async::Stop if defined?(Async::Stop))].freeze
 
@@ -262,12 +263,10 @@ class Scenario
   def run(command, rest)
     key, script = rest.split(" ", 2)
     case command
-    when "send" then attempt("send") { @client.send_message(TOPIC, key, { do: script }) }
-    when "many" then many(key, *script.split(" ", 2))
-    when "repeat" then repeat(key, *script.split(" ", 2))
-    when "excise" then attempt("excise") { @client.excise(TOPIC, key) }
+    when "send", "many", "repeat", "excise" then produce(command, key, script)
     when "wait" then @transcript.wait(key, script.to_i)
     when "advance" then Prosody::Mock.advance(key.to_i, @servers)
+    when "request", "erase" then request(command, key, *script.split(" ", 3))
     when "read" then @transcript.note("main", "read #{key} -> #{JSON.generate(reader.get(key))}")
     when "state" then @transcript.note("main", "state #{@client.consumer_state}")
     when "subscribe" then attempt(command) { @client.subscribe(player) }
@@ -276,8 +275,28 @@ class Scenario
     end
   end
 
+  def produce(command, key, script)
+    case command
+    when "send" then attempt(command) { @client.send_message(TOPIC, key, { do: script }) }
+    when "many" then many(key, *script.split(" ", 2))
+    when "repeat" then repeat(key, *script.split(" ", 2))
+    else attempt(command) { @client.excise(TOPIC, key) }
+    end
+  end
+
   def many(key, count, script)
     count.to_i.times { @client.send_message(TOPIC, key, { do: script }) }
+  end
+
+  def request(command, key, seconds, names, script = "")
+    asked = { topic: TOPIC, key:, subsystems: names.split(","), timeout: seconds.to_f }
+    asked[:payload] = { do: script } if command == "request"
+    outcomes = @client.public_send(command == "request" ? :request : :request_excise, **asked)
+    names.split(",").each do |name|
+      outcome = outcomes.fetch(name)
+      answer = outcome.is_a?(Prosody::Success) ? JSON.generate(outcome.value) : "failure #{ERRORS.fetch(outcome.error.class)}"
+      @transcript.note("main", "#{command} #{key} #{name} -> #{answer}")
+    end
   end
 
   def repeat(key, id, script)

@@ -15,11 +15,11 @@ c() {
   "${CC:-cc}" -std=gnu11 -g -O1 -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=all \
     -Iinclude tests/scenarios/driver.c tests/scenarios/script.c -o "$out/driver" \
     -Lbuild/lib -lprosody -Wl,-rpath,"$PWD/build/lib" || return
-  LSAN_OPTIONS=suppressions=tests/c/lsan.supp:print_suppressions=0 check c "$out/driver"
+  LSAN_OPTIONS=suppressions=tests/c/lsan.supp:print_suppressions=0 check "$out/driver"
 }
-python() { PYTHONPATH=bindings/python check python "$python" tests/scenarios/driver.py; }
-ruby() { check ruby ruby -I bindings/ruby/lib tests/scenarios/driver.rb; }
-fibers() { check ruby ruby -r async -I bindings/ruby/lib tests/scenarios/driver.rb; }
+python() { PYTHONPATH=bindings/python check "$python" tests/scenarios/driver.py; }
+ruby() { check ruby -I bindings/ruby/lib tests/scenarios/driver.rb; }
+fibers() { check ruby -r async -I bindings/ruby/lib tests/scenarios/driver.rb; }
 check() { "$python" tests/scenarios/check.py tests/scenarios/scenarios.txt "$@"; }
 
 for host in "${hosts[@]}"; do

@@ -82,7 +82,8 @@ class World
   # Options for a client that works in the chosen mode.
   def options(**overrides)
     mode = if REAL
-             { cassandra_nodes: CASSANDRA, cassandra_keyspace: KEYSPACE, telemetry_enabled: false, commit_interval: 0.2 }
+             { cassandra_nodes: CASSANDRA, cassandra_keyspace: KEYSPACE, telemetry_enabled: false, commit_interval: 0.2,
+               send_timeout: 10.0 } # the machine may be busy
            else
              { mock: true }
            end

@@ -70,14 +70,9 @@ func (h *Host) stop(slot *Slot, invocation *pipeline.Invocation, cause error) pi
 		return slot.outcome
 	case <-invocation.Leaving.Done():
 	}
-	if !errors.Is(context.Cause(invocation.Leaving), pipeline.Lost) {
-		select {
-		case <-slot.done:
-			return slot.outcome
-		case <-invocation.Over:
-		}
+	if errors.Is(context.Cause(invocation.Leaving), pipeline.Lost) {
+		slot.move(revoked)
 	}
-	slot.move(revoked)
 	<-slot.done
 	return slot.outcome
 }

@@ -4,6 +4,7 @@ module Prosody
   # A value that is equal to others of its class with the same parts.
   # @private
   class Part
+    # @return [Hash{Symbol => Object}]
     def to_h
       instance_variables.to_h { |name| [name.to_s.delete_prefix("@").to_sym, instance_variable_get(name)] }
     end
@@ -12,6 +13,7 @@ module Prosody
       to_h
     end
 
+    # Compares by value.
     def ==(other)
       other.instance_of?(self.class) && to_h == other.to_h
     end
@@ -31,6 +33,7 @@ module Prosody
 
   # The handler of the subsystem has succeeded; what it did is durable.
   class Success < Part
+    # @return [Object] what the handler returned
     attr_reader :value
 
     def initialize(value)
@@ -39,6 +42,7 @@ module Prosody
       freeze
     end
 
+    # @return [Boolean] true
     def success?
       true
     end
@@ -46,6 +50,7 @@ module Prosody
 
   # The subsystem gave no response.
   class Failure < Part
+    # @return [HandlerError, Timeout, FormatMismatch, MalformedResponse] why there is no response
     attr_reader :error
 
     # @param error [HandlerError, Timeout, FormatMismatch, MalformedResponse]
@@ -55,6 +60,7 @@ module Prosody
       freeze
     end
 
+    # @return [Boolean] false
     def success?
       false
     end
@@ -62,6 +68,7 @@ module Prosody
 
   # The handler of the subsystem failed for good.
   class HandlerError < Part
+    # @return [String] class and text of the handler's exception
     attr_reader :message
 
     def initialize(message)
@@ -73,6 +80,7 @@ module Prosody
 
   # No response arrived before the deadline.
   class Timeout < Part
+    # @return [String]
     def message
       "no response arrived before the deadline"
     end
@@ -80,6 +88,7 @@ module Prosody
 
   # The response is not in JSON, but in another format.
   class FormatMismatch < Part
+    # @return [String]
     def message
       "the responder answered in another format"
     end
@@ -87,6 +96,7 @@ module Prosody
 
   # The response is not JSON, although it says so.
   class MalformedResponse < Part
+    # @return [String]
     def message
       "the response did not decode"
     end
