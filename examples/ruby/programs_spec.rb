@@ -8,7 +8,7 @@ RSpec.describe "examples" do
   options = { "PROSODY_MOCK" => "true", "PROSODY_BOOTSTRAP_SERVERS" => "mock", "PROSODY_GROUP_ID" => "example",
               "PROSODY_SUBSCRIBED_TOPICS" => "orders" }
 
-  %w[counter window].product(%w[INT TERM]).each do |name, signal|
+  %w[counter window orders].product(%w[INT TERM]).each do |name, signal|
     it "starts #{name} and ends it by #{signal}" do
       paths = $LOAD_PATH.flat_map { |path| ["-I", path] }
       Open3.popen3(options, RbConfig.ruby, *paths, File.join(__dir__, "#{name}.rb")) do |_, output, errors, program|
