@@ -130,8 +130,13 @@ def test_paused_broker(tmp_path: Path, broker: tuple[str, int]) -> None:
         os.kill(process, signal.SIGSTOP)
         try:
             time.sleep(pause)
+            before = [worker.text().count("partition assigned") for worker in rig.workers]
         finally:
             os.kill(process, signal.SIGCONT)
+        until(
+            lambda: all(w.text().count("partition assigned") > n for w, n in zip(rig.workers, before, strict=True)),
+            "each worker to take part again", RECOVERY,
+        )  # fmt: skip
         sending.join()
         finish(rig, sender)
     finally:
