@@ -19,8 +19,8 @@ mapfile -t shell_files < <(git ls-files -co --exclude-standard -- '*.sh' .ci/run
 if [[ ${1:-} == --fix ]]; then
   gofmt -w "${go_files[@]}"
   clang-format -i "${c_files[@]}"
-  "$python" -m ruff format bindings/python tests/durable tests/scenarios bindings/ruby/conformance examples/python
-  "$python" -m ruff check --fix bindings/python tests/durable tests/scenarios bindings/ruby/conformance examples/python
+  "$python" -m ruff format bindings/python tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
+  "$python" -m ruff check --fix bindings/python tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
   exit
 fi
 
@@ -56,7 +56,7 @@ short() {  # 500 lines a file; a one-word rule of the project
 
 types() { (cd bindings/python && "$python" -m mypy --strict prosody); }
 style() {
-  (cd bindings/ruby && rubocop --format emacs -c .rubocop.yml . ../../tests/scenarios) && (cd examples/ruby && rubocop --format emacs)
+  (cd bindings/ruby && rubocop --format emacs -c .rubocop.yml . ../../tests/scenarios ../../tests/traces) && (cd examples/ruby && rubocop --format emacs)
 }
 
 [[ $python == /* ]] || { [[ $python == */* ]] && python=$PWD/$python; }
@@ -65,8 +65,8 @@ part "go vet" "$go" vet ./...
 part golangci-lint lint_go
 part clang-format clang-format --dry-run --Werror "${c_files[@]}"
 part "file length" short
-part "ruff check" "$python" -m ruff check bindings/python tests/durable tests/scenarios bindings/ruby/conformance examples/python
-part "ruff format" "$python" -m ruff format --check bindings/python tests/durable tests/scenarios bindings/ruby/conformance examples/python
+part "ruff check" "$python" -m ruff check bindings/python tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
+part "ruff format" "$python" -m ruff format --check bindings/python tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
 part proto scripts/proto.sh --check
 part mypy types
 part rubocop style

@@ -13,7 +13,8 @@ conformance=${PROSODY_CONFORMANCE:-../shared/conformance}
 suites=(test_client.py test_processes.py test_messages.py test_records.py test_errors.py test_timers.py)
 # Those of keyed and published state; they have a folder and fixtures of their own.
 keyed=(test_values.py test_maps.py test_sets.py test_deques.py test_messages_in_state.py
-       test_transactions.py test_scans.py test_ttl.py test_published.py test_restart.py test_requests.py)
+       test_transactions.py test_scans.py test_ttl.py test_published.py test_restart.py test_requests.py
+       test_telemetry.py)
 
 export GO=${GO:-go} PYTHON=$root/build/venv/bin/python CI=${CI:-}
 export HOME=${HOME:-$root/build/home}
@@ -69,6 +70,9 @@ python_tests() { PYTHONPATH=$root/bindings/python pytest_whole bindings/python t
 
 # Real members and a broker of their own, which the tests pause, kill and cut off.
 faults() { PYTHONPATH=$root/bindings/python pytest_whole bindings/python "$@"; }
+
+# One trace through programs in Python, Ruby and C, with real servers and a collector of the test.
+traces() { PYTHONPATH=$root/bindings/python pytest_whole tests/traces; }
 
 # The record of a key under SIGKILL, SIGSTOP and a bad line. KILLS=50 is the long run.
 durable() { PYTHONPATH=$root/bindings/python pytest_whole tests/durable -s "$@"; }
@@ -161,7 +165,7 @@ report() {
   printf '%d passed, %d failed\n' "${#passed[@]}" "${#failed[@]}"
 }
 
-export -f doc_programs pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests ruby_suite go_vet go_tests c_tests answers services_up durable
+export -f doc_programs pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests ruby_suite go_vet go_tests c_tests answers services_up durable traces
 export root logs conformance
 [[ ! -d $conformance ]] || PROSODY_CONFORMANCE=$(realpath "$conformance") && export PROSODY_CONFORMANCE
 rm -f -- "$logs/started"
@@ -192,6 +196,7 @@ step docs 600 doc_programs
 step examples 400 scripts/examples.sh
 step packages 400 scripts/packages.sh
 step scenarios 300 tests/scenarios/run.sh
+step traces 300 traces
 step ruby-conform-mock 600 ruby_suite
 step ruby-conform-fibers 600 ruby_suite CONFORMANCE_FIBERS=1
 step ruby-conform-real 900 ruby_suite CONFORMANCE_REAL=1

@@ -291,7 +291,7 @@ RSpec.describe "Sentry" do
     output = StringIO.new
     Prosody.logger = Logger.new(output)
     2.times { failing }
-    eventually { output.string.scan("discarding message").size == 2 }
+    eventually { output.string.scan("discarding message").size >= 2 }
     expect(output.string.scan("the gem sentry-ruby is missing").size).to eq(1)
   ensure
     Prosody.logger = Logger.new(File::NULL)

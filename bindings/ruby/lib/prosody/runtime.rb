@@ -95,8 +95,8 @@ module Prosody
 
     # The library itself gives up earlier.
     def export
-      Timeout.timeout(EXPORT_LIMIT) { settle(:telemetry_shutdown) }
-    rescue Timeout::Error, CallError
+      ::Timeout.timeout(EXPORT_LIMIT) { settle(:telemetry_shutdown) }
+    rescue ::Timeout::Error, CallError
       nil
     end
 
