@@ -4,8 +4,9 @@
 #   PEER_PYTHON=venv/bin/python bench/run.sh [PART…]
 #
 # PEER_PYTHON is an interpreter with the peer's package; without it only ours runs. PYTHON is
-# ours and needs confluent-kafka, which fills the topics. PARTs: consume wide memory send latency c.
-# ROUNDS=3 is how often each runs. Kafka on 9094 and Cassandra on 9042 are expected.
+# ours and needs confluent-kafka, which fills the topics. PARTs: consume wide memory send latency state wide-state rows cached c.
+# rows are plain writes of single rows, beside which keyed state is to be seen; cached are
+# operations on state in memory. ROUNDS=3 is how often each runs. Kafka on 9094 and Cassandra on 9042 are expected.
 set -euo pipefail
 
 cd -- "$(dirname -- "$0")/.."
@@ -16,7 +17,7 @@ out=build/bench
 mkdir -p "$out"
 results=$out/results.jsonl
 : >"$results"
-parts=" ${*:-consume wide memory send latency c} "
+parts=" ${*:-consume wide memory send latency state wide-state rows cached c} "
 
 # note PART WHO MODE: adds a line of JSON from stdin, with the load of the machine.
 note() {
@@ -49,6 +50,23 @@ both() {  # part peer's count, ours, arguments…
   done
 }
 
+rows_part() {
+  [[ $parts == *" rows "* ]] || return 0
+  "$out/rows" 20000 32 | note rows plain narrow
+  "$out/rows" 20000 256 | note rows plain wide
+}
+
+cached_part() {  # of each the best of ten
+  [[ $parts == *" cached "* ]] || return 0
+  local line
+  if [[ -n ${PEER_PYTHON:-} ]]; then
+    # The peer may abort at its end, after it has printed.
+    line=$("$PEER_PYTHON" bench/cached.py 2>/dev/null) || true
+    note cached peer mock <<<"$line"
+  fi
+  PYTHONPATH=$PWD/bindings/python "${PYTHON:-python3}" bench/cached.py 2>/dev/null | note cached ours mock
+}
+
 c_part() {
   [[ $parts == *" c "* ]] || return 0
   local topic records=1000000
@@ -62,6 +80,7 @@ c_part() {
 }
 
 go build -o "$out/poll" ./bench/poll
+go build -o "$out/rows" ./bench/rows
 PKG_CONFIG_PATH=build/lib/pkgconfig make --no-print-directory -s -C examples/c OUT="$PWD/$out" \
   PKG_CONFIG_PATH="$PWD/build/lib/pkgconfig" "$PWD/$out/bench"
 
@@ -70,6 +89,10 @@ for ((round = 0; round < ${ROUNDS:-3}; round++)); do
   both consume 2000 20000 consume
   both wide 20000 60000 consume --concurrency 256 --uncommitted 1024
   both memory 2000 2000 consume # as many records, so that the script itself needs as much
+  both state 1000 20000 state
+  rows_part
+  both wide-state 10000 30000 state --concurrency 256 --uncommitted 1024
+  cached_part
   both send 20000 20000 send
   both latency 0 0 latency --duration 5
   (c_part)

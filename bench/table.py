@@ -11,6 +11,8 @@ NAMES = {
     "memory": "RSS: consume",
     "send": "send",
     "latency": "latency at 200/s",
+    "state": "state, default options",
+    "wide-state": "state, 256 concurrent, 1,024 uncommitted",
 }
 
 
@@ -47,6 +49,12 @@ def main():
             row(f"{name}, {mode}", *[median([line[field] for line in lines]) for lines in (peer, ours)], unit)
             if part == "send":
                 row(f"RSS: {name}, {mode}", *[median([line["rss_mib"] for line in lines]) for lines in (peer, ours)], "MiB")
+    for width, part in (("narrow", "state"), ("wide", "wide-state")):
+        plain, ours = [[line["per_second"] for line in found[key]] for key in (("rows", "plain", width), (part, "ours", "real"))]
+        row(f"{NAMES[part]}, beside plain rows", median(plain), median(ours), "/s")
+    for name in ("value_get", "map_get", "value_set"):
+        peer, ours = [[line[f"{name}_us"] for line in found["cached", who, "mock"]] for who in ("peer", "ours")]
+        row(f"{name.replace('_', ' ')} in memory", median(peer), median(ours), "µs")
     print("\n| C consumer | Records/s | CPU a record | Of plain Poll | Of tuned Poll |\n|---|---|---|---|---|")
     rates = {key: median([line["consume_per_s"] for line in lines]) for key, lines in found.items() if key[0] == "c"}
     plain, tuned = rates.get(("c", "poll", "plain")), rates.get(("c", "poll", "tuned"))

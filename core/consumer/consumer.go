@@ -126,9 +126,19 @@ type lease struct {
 	name   kafka.Partition
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	mark   any // what the ledger made of it
+	over   chan struct{} // closed: the ends of its events count no more
+	mark   any           // what the ledger made of it
 	timers []*time.Timer
 	final  time.Time // the last commit has to be done by then; zero: not leaving
+	fenced bool      // over is closed
+}
+
+// fence makes the ends of its events count no more; under the mutex.
+func (l *lease) fence() {
+	if !l.fenced {
+		l.fenced = true
+		close(l.over)
+	}
 }
 
 // Start joins the group. It fails when a topic that is no regular expression does not

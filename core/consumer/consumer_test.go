@@ -76,9 +76,9 @@ func TestPositionsAreCommittedEachInterval(t *testing.T) {
 func TestLastCommitIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
-		tries := 0
+		var tries atomic.Int64
 		b.broker.Fail(func(op, _ string) error {
-			if tries++; op == "commit" && tries < 5 {
+			if op == "commit" && tries.Add(1) < 5 {
 				return &kafka.Error{Code: kafka.Rebalancing, Text: "injected"}
 			}
 			return nil
@@ -86,11 +86,11 @@ func TestLastCommitIsTriedAgain(t *testing.T) {
 		options := b.options(succeed)
 		options.CommitInterval = time.Hour
 		c := b.start(options)
-		tries = 0
 		b.send("a", "1")
 		b.eventually(func() bool { return c.Snapshot().Counters.Succeeded == 1 }, "handled")
 		b.stop(c)
 		assert.Equal(t, int64(1), b.committed(1))
+		assert.EqualValues(t, 5, tries.Load())
 	})
 }
 
@@ -142,12 +142,15 @@ func TestDeafHandlerDoesNotHoldUpStop(t *testing.T) {
 		release := make(chan struct{})
 		var asked atomic.Pointer[time.Time]
 		var cause atomic.Value
+		var over atomic.Int64
 		c := b.start(b.options(func(ctx context.Context, inv *pipeline.Invocation) pipeline.Outcome {
 			if inv.Event.Key == "deaf" {
 				<-inv.Leaving.Done()
 				now := time.Now()
 				cause.Store(context.Cause(ctx))
 				asked.Store(&now)
+				<-inv.Over
+				over.Store(int64(time.Since(now)))
 				<-release
 			}
 			return pipeline.Outcome{Class: pipeline.Success}
@@ -158,6 +161,7 @@ func TestDeafHandlerDoesNotHoldUpStop(t *testing.T) {
 		took := time.Since(begun)
 		assert.InDelta(t, 8, asked.Load().Sub(begun).Seconds(), 0.01)
 		assert.Equal(t, pipeline.ShuttingDown, cause.Load())
+		assert.InDelta(t, 2, time.Duration(over.Load()).Seconds(), 0.01)
 		assert.InDelta(t, 10, took.Seconds(), 1)
 		close(release)
 		synctest.Wait()

@@ -124,7 +124,7 @@ func (in *intake) rebalance(events kafka.Events) {
 
 // grant makes a lease; under the mutex.
 func (c *Consumer) grant(name kafka.Partition) *lease {
-	made := &lease{name: name}
+	made := &lease{name: name, over: make(chan struct{})}
 	made.ctx, made.cancel = context.WithCancelCause(context.Background())
 	c.leases[name] = made
 	if c.options.Ledger != nil {
@@ -153,6 +153,7 @@ func (c *Consumer) end(held *lease, cause pipeline.Cause) {
 		timer.Stop()
 	}
 	held.cancel(cause)
+	held.fence()
 	if c.options.Ledger != nil {
 		c.options.Ledger.End(held.mark)
 	}
@@ -191,6 +192,7 @@ func (c *Consumer) abandon(held *lease, cause pipeline.Cause) {
 				fields(held.name, slog.Any("offsets", running))...)
 		}
 		c.set.Abandon(held.name)
+		held.fence()
 		if c.options.Ledger != nil {
 			c.options.Ledger.Fence(held.mark)
 		}

@@ -156,7 +156,7 @@ func (w *worker) run(start partition.Start) (class pipeline.Class) {
 		return w.invalid(held.ctx, start)
 	}
 	outcome := c.options.Handler.Handle(held.ctx, &pipeline.Invocation{
-		Event: start.Event, Leaving: held.ctx, Progress: w.beat, Lease: held.mark,
+		Event: start.Event, Leaving: held.ctx, Over: held.over, Progress: w.beat, Lease: held.mark,
 	})
 	if outcome.Class == pipeline.Transient && held.ctx.Err() != nil {
 		return pipeline.Aborted

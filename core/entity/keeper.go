@@ -28,9 +28,10 @@ type Keeper struct {
 	keys   map[place]*record
 	idle   list // records that may be forgotten, the one used last in front
 	bytes  int64
-	number uint64 // of the lease that was assigned last
-	behind int    // records with unwritten marks
-	room   int    // the most of them
+	number uint64        // of the lease that was assigned last
+	behind int           // records with unwritten marks
+	room   int           // the most of them
+	write  time.Duration // that one mark took lately; 0: nobody knows
 }
 
 // place finds a record. Partitions of a topic share it: a key may move between them.

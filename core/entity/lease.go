@@ -173,9 +173,10 @@ func (k *Keeper) Flush(ctx context.Context, names []kafka.Partition) (failed []k
 		}
 	}
 	k.mutex.Unlock()
+	width := k.width(len(records))
 	began := time.Now()
-	written, broken, err := k.flush(ctx, records)
-	k.pace(written, time.Since(began))
+	written, broken, err := k.flush(ctx, records, width)
+	k.pace(written, width, time.Since(began), err == nil)
 	k.shrink()
 	for _, lease := range leases {
 		if lease.over() != nil {
@@ -199,13 +200,34 @@ func (k *Keeper) Flush(ctx context.Context, names []kafka.Partition) (failed []k
 // speed of the store is known.
 const least, fair = 256, 1024
 
-// pace bounds the marks that wait to what a Flush writes in about a second, since offset
-// commits wait for it. Other marks are written at once, and slow their handlers down.
-func (k *Keeper) pace(written int, took time.Duration) {
+// gentle is about how long a Flush of few marks takes. Written all at once, they would
+// delay the events of that moment.
+const gentle = 200 * time.Millisecond
+
+// width is how many writes are to be in flight at once.
+func (k *Keeper) width(marks int) int {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if k.write == 0 {
+		return k.options.Parallel // nobody knows yet how long one takes
+	}
+	return min(1+int(time.Duration(marks)*k.write/gentle), k.options.Parallel)
+}
+
+// pace notes how long a write took, and bounds the marks that wait to what a Flush writes
+// in about a second, since offset commits wait for it. Other marks are written at once,
+// and slow their handlers down.
+func (k *Keeper) pace(written, width int, took time.Duration, whole bool) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	switch {
-	case took > time.Second:
+	case !whole:
+		k.write = 0 // none is to wait for one that hangs
+	case written > 0:
+		k.write = max(1, took*time.Duration(min(width, written))/time.Duration(written))
+	}
+	switch full := width == k.options.Parallel; {
+	case took > time.Second && full:
 		k.room = int(float64(written) / took.Seconds())
 	case took < time.Second/2 && written >= k.room/2:
 		k.room *= 2
@@ -213,9 +235,10 @@ func (k *Keeper) pace(written int, took time.Duration) {
 	k.room = min(max(least, k.room), k.options.Behind)
 }
 
-// flush writes the marks of records, some at a time, and counts them. A record that cannot be written
-// breaks all leases that have marks in it. After many failures the rest is not tried.
-func (k *Keeper) flush(ctx context.Context, records map[*record]*Lease) (written int, broken map[*Lease]bool, err error) {
+// flush writes the marks of records, some at a time, and counts them. A record that cannot
+// be written breaks all leases that have marks in it. After many failures the rest is not
+// tried.
+func (k *Keeper) flush(ctx context.Context, records map[*record]*Lease, width int) (written int, broken map[*Lease]bool, err error) {
 	var (
 		mutex    sync.Mutex
 		failures int
@@ -232,7 +255,7 @@ func (k *Keeper) flush(ctx context.Context, records map[*record]*Lease) (written
 		}
 		return r.flush(ctx, records[r])
 	}
-	for range min(k.options.Parallel, len(records)) {
+	for range min(width, len(records)) {
 		workers.Go(func() {
 			for r := range queue {
 				failure := safely(func() error { return write(r) })

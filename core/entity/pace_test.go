@@ -2,6 +2,7 @@ package entity_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,5 +58,68 @@ func TestMarksWaitNoLongerThanAFlush(t *testing.T) {
 			flush()
 		}
 		assert.Equal(t, 2000, mark(2000))
+	})
+}
+
+// Few marks are written one after the other, so that they do not delay the events of that
+// moment; many at once. After a failure nobody waits for one that hangs.
+func TestAFlushIsGentle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, store.Limits{})
+		var flying, most atomic.Int64
+		var hangs atomic.Bool
+		w.memory.Fail(func(op string, at store.Key) error {
+			if op != "Apply" {
+				return nil
+			}
+			defer flying.Add(-1)
+			now := flying.Add(1)
+			for old := most.Load(); now > old && !most.CompareAndSwap(old, now); {
+				old = most.Load()
+			}
+			time.Sleep(2 * time.Millisecond)
+			if hangs.Load() && at.Key == key(0) {
+				time.Sleep(time.Hour)
+				return errDown
+			}
+			return nil
+		})
+		k := w.keeper(func(o *entity.Options) { o.Parallel, o.Cache = 64, 50_000 })
+		lease := k.Assign(home)
+		flush := func(count int) (width int64, took time.Duration) {
+			for n := range count {
+				w.handle(lease, w.message(key(n)), nil)
+			}
+			most.Store(0)
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, err := k.Flush(ctx, []kafka.Partition{home})
+			require.Equal(t, hangs.Load(), err != nil)
+			return most.Load(), time.Since(began)
+		}
+		for _, c := range []struct {
+			count int
+			width int64
+			took  time.Duration
+		}{
+			{200, 64, 8 * time.Millisecond}, // nobody knows yet how long a write takes
+			{50, 1, 100 * time.Millisecond},
+			{100, 2, 100 * time.Millisecond},
+			{1000, 11, 182 * time.Millisecond},
+		} {
+			width, took := flush(c.count)
+			assert.Equal(t, c.width, width, c.count)
+			assert.Equal(t, c.took, took, c.count)
+		}
+		hangs.Store(true)
+		flush(50)
+		width, _ := flush(50)
+		assert.Equal(t, int64(50), width, "the others are written beside it")
+		time.Sleep(2 * time.Hour)
+		hangs.Store(false)
+		flush(1)
+		_, _, behind := k.Stats()
+		assert.Zero(t, behind)
 	})
 }

@@ -72,6 +72,8 @@ type Invocation struct {
 	// its shutdown budget, or at once when the partition is lost. An outcome that is
 	// no success is Aborted from then on.
 	Leaving context.Context
+	// Over is closed when the outcome counts no more: the budget is over. nil: never.
+	Over <-chan struct{}
 	// Progress, when set, tells the owner that an attempt failed and that the next one
 	// follows after the wait: the event is alive. It is called within Handle only.
 	Progress func(wait time.Duration)

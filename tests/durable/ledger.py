@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,11 +60,20 @@ def repeats(runs: list[Run]) -> list[tuple[Run, Run]]:
     return found
 
 
-def faults(runs: list[Run], deaths: dict[int, float], slack: Callable[[Run], float]) -> list[str]:
-    """What must not be. A process that was killed may have lost what it did in its last seconds."""
+def slack(run: Run) -> float:
+    """Seconds in which a run becomes durable on a busy machine. The mark of one without a timer waits for a commit."""
+    return 2.5 if run.kind == "message" and run.name % 5 == 0 else 0.5
+
+
+def faults(runs: list[Run], deaths: dict[int, float], losses: dict[int, list[float]]) -> list[str]:
+    """What must not be. A process that was killed may have lost what it did in its last seconds.
+
+    One whose group has forgotten it writes nothing from then on: the next owner does again what ended just then.
+    """
     found = []
     for old, new in repeats(runs):
-        if deaths.get(old.pid, float("inf")) - old.end > slack(old):
+        died = deaths.get(old.pid, float("inf")) - old.end <= slack(old)
+        if not died and not any(moment - slack(old) <= old.end < moment + 1 for moment in losses.get(old.pid, [])):
             found.append(f"{old.kind} {old.key} {old.name} was done by {old.pid} and comes again: {old} {new}")
     keys: dict[str, list[Run]] = defaultdict(list)
     for run in runs:

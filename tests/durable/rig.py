@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import random
@@ -151,6 +152,16 @@ class Rig:
         for key in sorted(keys):
             producer.produce(self.topic, key=key, value=json.dumps({"report": True}))
         assert producer.flush(60) == 0
+
+    def losses(self, runs: list[ledger.Run]) -> dict[int, list[float]]:
+        """When workers were told that a partition is lost, by process, as monotonic time."""
+        ahead = runs[0].wall - runs[0].begin
+        found: dict[int, list[float]] = {}
+        for worker in self.workers:
+            lines = [line for line in worker.text().splitlines() if "partition lost" in line]
+            moments = [datetime.datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S,%f").timestamp() for line in lines]
+            found[worker.pid] = [moment - ahead for moment in moments]
+        return found
 
     def complaints(self) -> list[str]:
         """Lines of the logs that tell of a fault of the library."""

@@ -16,11 +16,6 @@ MESSAGES = int(os.environ.get("KILL_MESSAGES", str(60 * KILLS)))
 KEYS = 40
 
 
-def slack(run: ledger.Run) -> float:
-    """Seconds in which a run becomes durable on a busy machine. The mark of one without a timer waits for a commit."""
-    return 2.5 if run.kind == "message" and run.name % 5 == 0 else 0.5
-
-
 def test_kill(tmp_path: Path) -> None:
     """All is done, in order, and what was durable is not done again."""
     rig = Rig(
@@ -60,7 +55,7 @@ def test_kill(tmp_path: Path) -> None:
         )
         assert ledger.done(runs, "message") == sender.messages
         assert ledger.done(runs, "timer") == sender.timers
-        assert not ledger.faults(runs, rig.deaths, slack)
+        assert not ledger.faults(runs, rig.deaths, rig.losses(runs))
         assert not rig.complaints()
         assert rig.lag() == 0
     finally:
@@ -156,7 +151,7 @@ def test_pause(tmp_path: Path) -> None:
         for old, new in ledger.repeats(runs):
             # What a paused handler did does not count when the keys were taken over meanwhile.
             cut = [at for at in pauses.get(old.pid, ()) if -1 < at - old.begin < 1 or -1 < at - old.end < 1]
-            if not cut and rig.deaths.get(old.pid, float("inf")) - old.end > slack(old):
+            if not cut and rig.deaths.get(old.pid, float("inf")) - old.end > ledger.slack(old):
                 strange.append((old, new))
         print(f"{len(runs)} runs, {len(ledger.repeats(runs))} repeats")
         assert not strange

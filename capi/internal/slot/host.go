@@ -70,9 +70,14 @@ func (h *Host) stop(slot *Slot, invocation *pipeline.Invocation, cause error) pi
 		return slot.outcome
 	case <-invocation.Leaving.Done():
 	}
-	if errors.Is(context.Cause(invocation.Leaving), pipeline.Lost) {
-		slot.move(revoked)
+	if !errors.Is(context.Cause(invocation.Leaving), pipeline.Lost) {
+		select {
+		case <-slot.done:
+			return slot.outcome
+		case <-invocation.Over:
+		}
 	}
+	slot.move(revoked)
 	<-slot.done
 	return slot.outcome
 }

@@ -138,6 +138,30 @@ func TestALostPartitionIsToldToTheHost(t *testing.T) {
 	})
 }
 
+// A host that ends an event after the budget hears that it counts no more.
+func TestTheEndOfTheBudgetIsToldToTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := setUp(t)
+		leaving, leave := context.WithCancelCause(t.Context())
+		over := make(chan struct{})
+		go func() {
+			f.ends <- f.host.Handle(leaving, &pipeline.Invocation{
+				Event: &event.Event{Kind: event.Timer, Timestamp: 7000}, Leaving: leaving, Over: over,
+			})
+		}()
+		synctest.Wait()
+		token := f.take()[0].token
+		leave(pipeline.Revoked)
+		synctest.Wait()
+		assert.Equal(t, Stopped, f.table.Check(token))
+		close(over)
+		synctest.Wait()
+		assert.Equal(t, Gone, f.table.Check(token))
+		assert.Equal(t, Gone, f.table.Complete(token, success()))
+		<-f.ends
+	})
+}
+
 // An event that the host has not seen when its time is over does not reach it any more.
 func TestAnUnseenEventIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

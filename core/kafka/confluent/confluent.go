@@ -54,6 +54,9 @@ func settings(servers []string, defaults, wanted map[string]string, owned []stri
 	all := map[string]string{
 		"bootstrap.servers":        strings.Join(names, ","),
 		"reconnect.backoff.max.ms": "2000",
+		// Brokers that stood still may say at first that the cluster has none. The client
+		// then forgets all, and would ask the servers above again after 5 minutes only.
+		"metadata.recovery.rebootstrap.trigger.ms": "10000",
 	}
 	if host, err := os.Hostname(); err == nil {
 		all["client.id"] = host

@@ -342,3 +342,20 @@ func TestLeftoversOfTheKilled(t *testing.T) {
 	open(t, disk.Options{Dir: dir})
 	assert.Len(t, entries(t, dir), 2)
 }
+
+// Memory says how much is written before it goes to tables.
+func TestMemoryForWrites(t *testing.T) {
+	tables := func(memory int64) (count int) {
+		c := open(t, disk.Options{Dir: t.TempDir(), Memory: memory})
+		text := make([]byte, 1000)
+		for n := range 2000 {
+			_, _ = rand.Read(text)
+			require.True(t, c.Save(fmt.Sprint(n), text, nil))
+		}
+		files, err := filepath.Glob(filepath.Join(c.Home(), "*", "*.ldb"))
+		require.NoError(t, err)
+		return len(files)
+	}
+	assert.Positive(t, tables(1<<20))
+	assert.Zero(t, tables(64<<20))
+}
