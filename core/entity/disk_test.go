@@ -5,11 +5,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"prosody/core/clock"
 	"prosody/core/entity"
 	"prosody/core/kafka"
 	"prosody/core/store"
@@ -244,4 +247,49 @@ func TestEvictionBesideUse(t *testing.T) {
 		assert.Equal(t, []string{fmt.Sprintf("count=%d", 4*rounds/keys)}, w.rows(lease, key(n)))
 	}
 	assert.Less(t, w.store.Reads(), 100)
+}
+
+// meddler does something while a record is on its way to the disk.
+type meddler struct {
+	clock.Clock
+	armed atomic.Bool
+	work  func()
+}
+
+func (m *meddler) Now() time.Time {
+	if m.armed.Swap(false) {
+		m.work()
+	}
+	return m.Clock.Now()
+}
+
+// What changes a record while it is saved is not lost with it.
+func TestAChangeWhileARecordIsSaved(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	m := &meddler{Clock: w.clock}
+	c, err := disk.Open(disk.Options{Dir: t.TempDir(), Clock: m})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	k := w.keeper(func(o *entity.Options) { o.Disk, o.Cache = c, 1 })
+	lease := k.Assign(home)
+	other := w.open(lease, "b") // so that there is no room
+	defer other.Close()
+	meddled := false
+	m.work = func() {
+		e := w.open(lease, "a")
+		txn := e.Begin(nil)
+		schedule(t, txn, 1_800_000_002)
+		require.NoError(t, txn.Commit(t.Context(), entity.Mark{}))
+		e.Close()
+		meddled = true
+	}
+	e := w.open(lease, "a")
+	txn := e.Begin(nil)
+	schedule(t, txn, 1_800_000_001)
+	require.NoError(t, txn.Commit(t.Context(), entity.Mark{}))
+	m.armed.Store(true)
+	e.Close()
+	require.True(t, meddled)
+	assert.Equal(t, []int64{1_800_000_001, 1_800_000_002}, w.timers(lease, "a"))
+	assert.Equal(t, []int64{1_800_000_001, 1_800_000_002}, w.timers(lease, "a"), "from the disk")
 }

@@ -22,7 +22,7 @@ func (b *base) content(item Item) ([]byte, error) {
 		return nil, err
 	}
 	if most := b.session.record.Limits().MaxValue - overhead; len(data) > most {
-		return nil, fault.New(fault.TooLarge, "state collection %q: a value has %d bytes; at most %d are allowed", b.definition.Name, len(data), most)
+		return nil, fault.New(fault.TooLarge, "state collection %q: a value has %d bytes, more than the %d that one row of the store may have; keep parts of it under several keys of a map", b.definition.Name, len(data), most)
 	}
 	return data, nil
 }
