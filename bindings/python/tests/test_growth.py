@@ -95,7 +95,7 @@ def test_many_calls() -> None:
 
         async def refused():
             for _ in range(200):
-                for call in (lambda: client.send(1, "k", 1), lambda: client.send("t", "k", {1})):
+                for call in (lambda: client.send(1, "k", 1), lambda: client.send("t", "k", b"")):
                     try:
                         await call()
                     except (TypeError, ValueError):
