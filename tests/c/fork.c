@@ -5,6 +5,78 @@
 
 static void forked(prosody_status status) { STATUS(PROSODY_ERR_FORKED, status); }
 
+/* Timers, state, requests, mock mode and telemetry; ENTER comes before all other checks. */
+static void parts(host *h) {
+  static _Alignas(8) char buffer[256];
+  static int64_t seconds[4];
+  prosody_bytes name = bytes("name"), none = {NULL, 0};
+  prosody_collection wanted = {.size = sizeof wanted, .kind = 1, .name = name};
+  prosody_item item = {.size = sizeof item, .json = bytes("1")};
+  prosody_outgoing out = {.size = sizeof out, .topic = name, .key = name, .payload = bytes("1")};
+  prosody_request request = {
+      .size = sizeof request, .subsystems_count = 1, .subsystems = &name, .record = &out};
+  prosody_record record = {0};
+  prosody_timer timer;
+  prosody_reader *reader;
+  prosody_queue *q = h->queue;
+  uint64_t state = 1, token = 1;
+  int64_t length;
+  uint8_t found;
+  uint32_t count;
+  int32_t kind;
+  size_t size;
+#define ROOM buffer, sizeof buffer, &size
+  CHECK(strcmp(prosody_status_name(PROSODY_OK), "PROSODY_OK") == 0);
+  forked(prosody_client_send(h->client, q, 1, &out, NULL));
+  forked(prosody_client_excise(h->client, q, 1, &out, NULL));
+  forked(prosody_client_request(h->client, q, 1, &request, NULL));
+  forked(prosody_client_request_excise(h->client, q, 1, &request, NULL));
+  forked(prosody_client_abandon(h->client, q, 1, NULL));
+  forked(prosody_answer_decode(name, 0, &kind, &none, &none, &size));
+  forked(prosody_timer_decode(&record, &timer));
+  forked(prosody_timer_schedule(1, q, 1, 1, 0, NULL));
+  forked(prosody_timer_unschedule(1, q, 1, 1, 0, NULL));
+  forked(prosody_timer_clear(1, q, 1, 0, NULL));
+  forked(prosody_timer_list(1, q, 1, seconds, 4, &size, NULL));
+  forked(prosody_state_bind(1, &wanted, &state, NULL));
+  forked(prosody_state_commit(1, q, 1, NULL));
+  forked(prosody_state_rollback(1, q, 1, NULL));
+  forked(prosody_state_clear(1, q, 1, NULL));
+  forked(prosody_state_empty(1, q, 1, NULL));
+  forked(prosody_state_contains(1, q, 1, name, NULL));
+  forked(prosody_state_contains_many(1, q, 1, &name, 1, &found, NULL));
+  forked(prosody_value_get(1, q, 1, ROOM, NULL));
+  forked(prosody_value_set(1, q, 1, &item, NULL));
+  forked(prosody_map_get(1, q, 1, name, ROOM, NULL));
+  forked(prosody_map_get_many(1, q, 1, &name, 1, ROOM, NULL));
+  forked(prosody_map_set(1, q, 1, name, &item, NULL));
+  forked(prosody_map_remove(1, q, 1, name, NULL));
+  forked(prosody_set_add(1, q, 1, name, NULL));
+  forked(prosody_set_remove(1, q, 1, name, NULL));
+  forked(prosody_deque_push(1, q, 1, PROSODY_BACK, &item, NULL));
+  forked(prosody_deque_pop(1, q, 1, PROSODY_BACK, ROOM, NULL));
+  forked(prosody_deque_peek(1, q, 1, PROSODY_BACK, ROOM, NULL));
+  forked(prosody_deque_get(1, q, 1, 0, ROOM, NULL));
+  forked(prosody_deque_size(1, q, 1, &length, NULL));
+  forked(prosody_scan_open(1, NULL, &token, NULL));
+  forked(prosody_scan_next(1, q, 1, ROOM, &count, NULL));
+  forked(prosody_reader_open(h->client, name, &wanted, &reader, NULL));
+  forked(prosody_reader_bind((prosody_reader *)buffer, name, &state, NULL));
+  forked(prosody_mock_advance(name, 1, NULL));
+  forked(prosody_mock_idle(name, q, 1, 1, NULL));
+  forked(prosody_mock_records(name, name, 0, ROOM, &count, NULL));
+  forked(prosody_mock_fail(name, 1, none, 1, NULL));
+  forked(prosody_mock_rebalance(name, name, PROSODY_CANCEL_LOST, NULL));
+  forked(prosody_mock_forget(name, NULL));
+  forked(prosody_mock_reader(h->client, name, &wanted, &reader, NULL));
+  forked(prosody_telemetry_flush(q, 1, NULL));
+  forked(prosody_telemetry_shutdown(q, 1, NULL));
+  forked(prosody_trace_enter(none, none));
+  prosody_state_release(1);
+  prosody_scan_close(1);
+  prosody_reader_destroy((prosody_reader *)buffer);
+}
+
 static void child(prosody_config *config, host *h, prosody_admin *admin) {
   size_t size;
   uint32_t count;
@@ -58,6 +130,7 @@ static void child(prosody_config *config, host *h, prosody_admin *admin) {
   forked(prosody_admin_create(config, &a, NULL));
   forked(prosody_admin_create_topic(admin, h->queue, 1, &topic, NULL));
   forked(prosody_admin_delete_topic(admin, h->queue, 1, name, NULL));
+  parts(h);
   prosody_config_destroy(config);
   prosody_queue_destroy(h->queue);
   prosody_client_destroy(h->client);
