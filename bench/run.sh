@@ -4,7 +4,7 @@
 #   PEER_PYTHON=venv/bin/python bench/run.sh [PART…]
 #
 # PEER_PYTHON is an interpreter with the peer's package; without it only ours runs. PYTHON is
-# ours and needs confluent-kafka, which fills the topics. PARTs: consume wide memory send latency state wide-state rows cached c.
+# ours and needs confluent-kafka, which fills the topics. PARTs: consume wide memory send latency request wide-request state wide-state rows cached c.
 # rows are plain writes of single rows, beside which keyed state is to be seen; cached are
 # operations on state in memory. ROUNDS=3 is how often each runs. Kafka on 9094 and Cassandra on 9042 are expected.
 set -euo pipefail
@@ -17,7 +17,7 @@ out=build/bench
 mkdir -p "$out"
 results=$out/results.jsonl
 : >"$results"
-parts=" ${*:-consume wide memory send latency state wide-state rows cached c} "
+parts=" ${*:-consume wide memory send latency request wide-request state wide-state rows cached c} "
 
 # note PART WHO MODE: adds a line of JSON from stdin, with the load of the machine.
 note() {
@@ -94,6 +94,8 @@ for ((round = 0; round < ${ROUNDS:-3}; round++)); do
   both wide-state 10000 30000 state --concurrency 256 --uncommitted 1024
   cached_part
   both send 20000 20000 send
+  both request 200 1000 request --inflight 1
+  both wide-request 1000 10000 request --inflight 64
   both latency 0 0 latency --duration 5
   (c_part)
 done

@@ -12,6 +12,8 @@ NAMES = {
     "send": "send",
     "latency": "latency at 200/s",
     "state": "state, default options",
+    "request": "request, one after the other",
+    "wide-request": "request, 64 in flight",
     "wide-state": "state, 256 concurrent, 1,024 uncommitted",
 }
 
@@ -40,7 +42,7 @@ def main():
     for part, name in NAMES.items():
         for mode in ("real", "mock"):
             peer, ours = found[part, "peer", mode], found[part, "ours", mode]
-            if part == "latency":
+            if part in ("latency", "request"):
                 for quantile in ("p50", "p99"):
                     values = [median([line["ms"][quantile] for line in lines]) for lines in (peer, ours)]
                     row(f"{name}, {quantile}, {mode}", *values, "ms")
