@@ -14,6 +14,7 @@ import (
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/loader"
+	"prosody/core/pipeline/deferral"
 	"prosody/core/pipeline/durable"
 	"prosody/core/publish"
 	"prosody/core/state"
@@ -76,6 +77,7 @@ type keep struct {
 	durable.Ledger
 	timers   *timer.Timers
 	loader   *loader.Loader
+	board    *deferral.Board
 	state    *state.Registry
 	disk     *disk.Cache // nil: none
 	owner    *publish.Owner
@@ -88,7 +90,7 @@ func (c *Client) keep() (*keep, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &keep{disk: cache, loader: loader.New(loader.Options{
+	made := &keep{disk: cache, board: deferral.NewBoard(settings.DeferStoreCacheSize), loader: loader.New(loader.Options{
 		Cluster: c.plan.cluster(c.deps.Memory), Servers: settings.BootstrapServers, Properties: settings.Kafka,
 		Timeout: settings.LoaderSeekTimeout, Discard: settings.LoaderDiscardThreshold, Cache: settings.LoaderCacheSize,
 		Log: c.target("prosody.loader"),
@@ -160,6 +162,7 @@ func (k *keep) Changed(lease *entity.Lease, key string, change entity.Change) {
 func (k *keep) Assign(name kafka.Partition, _ context.Context) any {
 	lease := k.Keeper.Assign(name)
 	k.loader.Drop(name)
+	k.board.Drop(name)
 	k.owner.Assigned(name.Topic)
 	k.timers.Assign(lease)
 	return lease

@@ -244,6 +244,7 @@ func (c *Client) compose(host Host, kept *keep) (*mode.Chain, error) {
 		State:    kept.state,
 		Tracer:   c.plan.tracer(c.deps.Tracer),
 		Story:    c.story(),
+		Board:    kept.board,
 
 		FailureTopic: settings.FailureTopic,
 		Group:        settings.GroupID,

@@ -6,6 +6,7 @@ import (
 
 	"prosody/core/observe"
 	"prosody/core/observe/metric"
+	"prosody/core/observe/page"
 )
 
 // site is the server of the probe port and what it shows.
@@ -28,7 +29,11 @@ func (c *Client) open() (*site, error) {
 	if c.plan.config.Mock {
 		host = loopback
 	}
-	made.probe, err = observe.Listen(host, c.plan.config.ProbePort, observe.Site{Health: c, Metrics: metrics}, c.target("prosody.probe"))
+	shows := observe.Site{Health: c, Metrics: metrics}
+	if c.plan.config.StatusPage {
+		shows.Page = page.New(c.Status)
+	}
+	made.probe, err = observe.Listen(host, c.plan.config.ProbePort, shows, c.target("prosody.probe"))
 	if err != nil {
 		return nil, errors.Join(err, made.close())
 	}

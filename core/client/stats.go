@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"prosody/core/consumer"
 	"prosody/core/health"
+	"prosody/core/kafka"
 	"prosody/core/observe"
+	"prosody/core/observe/page"
 )
 
 // number counts the clients of the process.
@@ -45,9 +48,33 @@ func (c *Client) Facts() *observe.Facts {
 	events, chain, member := running.chain.Counts.Snapshot(), running.chain.Snapshot(), running.consumer.Snapshot()
 	timers, keys := running.keep.timers.Snapshot(), running.keep.Keeper.Snapshot()
 	cells, records := running.keep.state.Snapshot(), running.keep.loader.Snapshot()
+	running.keep.deferred(member.Partitions)
 	facts.Pipeline, facts.Chain, facts.Consumer = &events, &chain, &member
 	facts.Timers, facts.Keys, facts.Cells, facts.Records = &timers, &keys, &cells, &records
 	return facts
+}
+
+// deferred fills in how many keys are deferred: those that were noted, or those whose
+// retry is loaded.
+func (k *keep) deferred(partitions []consumer.Partition) {
+	noted, loaded := k.board.Counts(), k.timers.Retries()
+	for i := range partitions {
+		at := kafka.Partition{Topic: partitions[i].Topic, Index: partitions[i].Partition}
+		partitions[i].Deferred = max(noted[at], loaded[at])
+	}
+}
+
+// shown is how many keys of each kind the status page shows.
+const shown = 50
+
+// Status is the facts with some keys.
+func (c *Client) Status() *page.Status {
+	status := &page.Status{Facts: c.Facts(), Now: c.deps.Clock.Now().UnixMilli(), Shown: shown}
+	if running := c.current(); running != nil {
+		status.Running, status.Waiting = running.consumer.Keys(shown)
+		status.Deferred, status.Due = running.keep.board.Snapshot(shown), running.keep.timers.Next(shown)
+	}
+	return status
 }
 
 // last gives the facts of a client that is over, with those of its last consumer.

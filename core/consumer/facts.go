@@ -23,6 +23,8 @@ type Partition struct {
 	partition.PartitionFact
 	End int64 `json:"end"` // of the log; -1: not known yet
 	Lag int64 `json:"lag"` // from the position to the end; -1: not known yet
+	// Deferred counts keys with deferred events, as far as the process knows them.
+	Deferred int `json:"deferred"`
 }
 
 // Snapshot reads the state.
@@ -51,6 +53,12 @@ func (c *Consumer) Snapshot() Snapshot {
 func (c *Consumer) Busy() (moves int64, reason string) {
 	c.locked(func() { moves, reason = c.set.Moves(), c.set.Busy() })
 	return moves, reason
+}
+
+// Keys lists keys at work and keys that wait, the oldest first.
+func (c *Consumer) Keys(most int) (running, waiting []partition.KeyFact) {
+	c.locked(func() { running, waiting = c.set.Keys(time.Now(), most) })
+	return running, waiting
 }
 
 // Partitions counts what is assigned.

@@ -40,6 +40,7 @@ type Probe struct {
 type Site struct {
 	Health  Health
 	Metrics http.Handler // at /metrics; nil: none
+	Page    http.Handler // at / and /status; nil: none
 }
 
 // Listen starts a probe server: on all interfaces when host is empty. Port 0 takes a free
@@ -93,6 +94,11 @@ func (s Site) routes() http.Handler {
 			mux.Handle("GET "+path, answer)
 			mux.Handle("GET "+path+"/{$}", answer)
 		}
+	}
+	if s.Page != nil {
+		mux.Handle("GET /{$}", s.Page)
+		mux.Handle("GET /status", s.Page)
+		mux.Handle("GET /status/{$}", s.Page)
 	}
 	return mux
 }

@@ -193,6 +193,8 @@ func consuming() []instrument {
 			partitions(func(p *consumer.Partition) (float64, bool) { return p.Oldest, true })},
 		{"prosody.partition.queued", "{event}", "Events that were received and wait behind their key or for a slot.", level,
 			partitions(func(p *consumer.Partition) (float64, bool) { return float64(p.Waiting), true })},
+		{"prosody.partition.deferred", "{key}", "Keys with deferred events, as far as this process knows them.", level,
+			partitions(func(p *consumer.Partition) (float64, bool) { return float64(p.Deferred), true })},
 		{"prosody.partition.uncommitted", "{message}", "Records that were received beyond the position that can be committed.", level,
 			partitions(func(p *consumer.Partition) (float64, bool) { return float64(p.Beyond), true })},
 		{"prosody.partition.blocked", "{key}", "Keys that stand still after an event without a decision.", level,

@@ -83,7 +83,8 @@ type Options struct {
 	Send         func(producer.Outgoing, func(producer.Sent)) error
 	Answers      *respond.Responder // nil: none
 
-	Story *topic.Story // nil: no telemetry records
+	Story *topic.Story    // nil: no telemetry records
+	Board *deferral.Board // nil: nobody looks at deferred keys
 
 	Clock clock.Clock // measures how long things take
 	Dates clock.Clock // of retries and what is deferred; nil: Clock
@@ -134,11 +135,11 @@ func New(o Options) (*Chain, error) {
 		})
 	}
 	queued := func(next pipeline.Handler) pipeline.Handler {
-		return deferral.New(next, deferral.Options{
+		return o.Board.Wrap(deferral.New(next, deferral.Options{
 			Enabled: o.Defer && o.Mode == Pipeline, Keep: o.Mode == Pipeline, Gate: doors, Base: o.Base, Most: o.Most,
 			Read: o.Read, Letters: c.Letters, Backoff: retry.Backoff{Base: storeBase, Max: storeDelay},
 			Clock: o.Dates, Counts: c.Counts, Log: o.Log, Tracer: o.Tracer,
-		})
+		}))
 	}
 	switch o.Mode {
 	case Pipeline:
