@@ -5,7 +5,7 @@ set -euo pipefail
 
 cd -- "$(dirname -- "$0")/.."
 debian=(gcc g++ libc6-dev make binutils perl util-linux pkg-config valgrind
-        cmake ruby ruby-dev ruby-ffi ruby-rspec ruby-minitest ruby-async puma)
+        cmake chromium ruby ruby-dev ruby-ffi ruby-rspec ruby-minitest ruby-async puma)
 python=(pytest gunicorn mypy confluent-kafka uvloop opentelemetry-proto opentelemetry-sdk grpcio)
 if [[ ${1:-} == --check ]]; then
   debian+=(rubocop shellcheck)

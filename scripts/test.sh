@@ -115,6 +115,9 @@ ruby_suite() {  # NAME=VALUE...
   grep -qE '^[1-9][0-9]* examples?, 0 failures$' <<<"$out" || { echo "pending or no examples"; return 1; }
 }
 
+# The status page in a real browser.
+page_tests() { source build/env.sh && "$GO" test -tags browser -run Chromium ./core/client; }
+
 go_vet() { source build/env.sh && "$GO" vet ./...; }
 
 go_tests() {
@@ -165,7 +168,7 @@ report() {
   printf '%d passed, %d failed\n' "${#passed[@]}" "${#failed[@]}"
 }
 
-export -f doc_programs pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests ruby_suite go_vet go_tests c_tests answers services_up durable traces
+export -f doc_programs pytest_whole python_tests faults conformance_suite keyed_suite ruby_tests ruby_suite go_vet go_tests page_tests c_tests answers services_up durable traces
 export root logs conformance
 [[ ! -d $conformance ]] || PROSODY_CONFORMANCE=$(realpath "$conformance") && export PROSODY_CONFORMANCE
 rm -f -- "$logs/started"
@@ -182,6 +185,7 @@ step layout 120 scripts/abi.sh layout
 step breaks 120 scripts/abi.sh breaks
 step go-vet 600 go_vet
 step go-test 1500 go_tests
+step page 300 page_tests
 step rights 400 scripts/rights.sh
 step c-test 1200 c_tests
 step python-test 900 python_tests

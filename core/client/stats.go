@@ -24,7 +24,7 @@ func (c *Client) Facts() *observe.Facts {
 		Client: c.label, Stalled: c.Stalled(), Outages: health.Texts(c.Outages()), Port: -1,
 		Producer: c.producer.Stats(), Sends: c.producer.Times(), Store: c.times.calls.Snapshot(),
 	}
-	facts.Requests, facts.Peers = c.requests.Stats(), c.link.Stats()
+	facts.Requests, facts.Asked, facts.Peers = c.requests.Stats(), c.requests.Times(), c.link.Stats()
 	if c.answers != nil {
 		answers := c.answers.Stats()
 		facts.Answers = &answers
@@ -87,7 +87,7 @@ func (c *Client) last() *observe.Facts {
 	}
 	last := *c.past
 	last.State, last.Producer, last.Sends, last.Store = now.State, now.Producer, now.Sends, now.Store
-	last.Requests, last.Answers, last.Peers, last.Telemetry = now.Requests, now.Answers, now.Peers, now.Telemetry
+	last.Requests, last.Asked, last.Answers, last.Peers, last.Telemetry = now.Requests, now.Asked, now.Answers, now.Peers, now.Telemetry
 	return &last
 }
 

@@ -26,6 +26,7 @@ type Facts struct {
 	Outages   []string             `json:"outages"` // what waits for something outside
 	Producer  producer.Stats       `json:"producer"`
 	Sends     map[string]Durations `json:"-"` // by their end: producer.Done, or the kind of fault
+	Asked     Durations            `json:"-"` // from a request to its outcomes
 	Requests  request.Stats        `json:"requests"`
 	Answers   *respond.Stats       `json:"answers,omitempty"` // of a subsystem
 	Peers     peer.Stats           `json:"peers"`

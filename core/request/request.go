@@ -20,6 +20,7 @@ import (
 	"prosody/core/observe/trace"
 	"prosody/core/peer"
 	"prosody/core/producer"
+	"prosody/core/tally"
 )
 
 // most is how many requests may wait at once.
@@ -364,6 +365,7 @@ type counts struct {
 	succeeded, rejected, timeouts, unreadable   atomic.Int64
 	accepted, duplicate, foreign, late, unknown atomic.Int64
 	microseconds                                atomic.Int64
+	times                                       tally.Histogram
 }
 
 func (c *counts) verdict(verdict Verdict) {
@@ -383,6 +385,7 @@ func (c *counts) verdict(verdict Verdict) {
 
 func (c *counts) ended(answers []Answer, took time.Duration) {
 	c.microseconds.Add(took.Microseconds())
+	c.times.Note(took)
 	for i := range answers {
 		switch answers[i].Kind {
 		case Success:
@@ -418,6 +421,9 @@ type Stats struct {
 	// Microseconds is the time that requests with outcomes took, together.
 	Microseconds int64 `json:"microseconds"`
 }
+
+// Times tells how long requests with outcomes took.
+func (r *Requester) Times() tally.Durations { return r.counts.times.Snapshot() }
 
 // Stats reads the counters.
 func (r *Requester) Stats() Stats {

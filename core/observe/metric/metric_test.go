@@ -31,6 +31,7 @@ import (
 	"prosody/core/pipeline/mode"
 	"prosody/core/pipeline/monopoly"
 	"prosody/core/producer"
+	"prosody/core/respond"
 	"prosody/core/state"
 	"prosody/core/tally"
 	"prosody/core/timer"
@@ -51,8 +52,9 @@ func full() *observe.Facts {
 	return &observe.Facts{
 		Client: "prosody-1", State: "running", Stalled: []string{"the poll loop"}, Outages: []string{"the broker"},
 		Producer: producer.Stats{Pending: 1, Sent: 2, Failed: 3, Duplicates: 4, Timeouts: 5, Late: 6},
-		Sends:    map[string]observe.Durations{producer.Done: took(0.02), "timeout": took(2)},
-		Store:    map[observe.Call]observe.Durations{{Operation: "apply"}: took(0.003), {Operation: "get", Fault: "store"}: took(1)},
+		Asked:    took(0.1), Answers: &respond.Stats{Delivered: 3},
+		Sends: map[string]observe.Durations{producer.Done: took(0.02), "timeout": took(2)},
+		Store: map[observe.Call]observe.Durations{{Operation: "apply"}: took(0.003), {Operation: "get", Fault: "store"}: took(1)},
 		Pipeline: &pipeline.Snapshot{
 			Attempts: 7, Retries: 8, Waiting: 9,
 			Times: map[pipeline.Attempt]tally.Durations{
@@ -96,7 +98,7 @@ var labels = map[string]bool{
 	"messaging.system": true, "messaging.client.id": true, "messaging.consumer.group.name": true,
 	"messaging.destination.name": true, "messaging.destination.partition.id": true, "messaging.operation.name": true,
 	"error.type": true, "db.operation.name": true, "prosody.event.kind": true, "prosody.reason": true,
-	"prosody.outcome": true, "prosody.cache": true, "prosody.result": true,
+	"prosody.outcome": true, "prosody.cache": true, "prosody.disposition": true, "prosody.result": true,
 }
 
 func TestEachInstrumentTellsAndNoKeyIsALabel(t *testing.T) {

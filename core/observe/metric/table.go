@@ -110,7 +110,7 @@ func sends(read func(*producer.Stats, *points)) func(*observe.Facts, *points) {
 
 // table is all instruments, part by part.
 var table = func() (all []instrument) {
-	for _, part := range [][]instrument{messaging(), consuming(), handling(), waiting(), storing(), sending()} {
+	for _, part := range [][]instrument{messaging(), consuming(), handling(), waiting(), storing(), sending(), asking()} {
 		all = append(all, part...)
 	}
 	return all
