@@ -14,7 +14,8 @@ module Cases
     "state/test_messages_in_state.py" => "state/message_spec.rb", "state/test_ttl.py" => "state/ttl_spec.rb",
     "state/test_scans.py" => "state/scan_spec.rb", "state/test_transactions.py" => "state/transaction_spec.rb",
     "state/test_published.py" => "state/published_spec.rb", "state/test_restart.py" => "state/restart_spec.rb",
-    "state/test_requests.py" => "state/request_spec.rb"
+    "state/test_requests.py" => "state/request_spec.rb",
+    "state/test_telemetry.py" => "state/telemetry_spec.rb"
   }.freeze
 
   # Cases that make no sense in Ruby.
