@@ -202,7 +202,7 @@ class Subscription(LoopQueue):
         context._started = True
         traced = None
         if place is not None or tracing.on:
-            traced = tracing.Attempt(_NAMES.get(type(event), "on_message"), event, place)
+            traced = tracing.attempt(_NAMES.get(type(event), "on_message"), event, place)
         try:
             if context._early is not None:
                 raise asyncio.CancelledError(context._early)

@@ -74,16 +74,21 @@ def _current() -> Place | None:
     return _within.get()
 
 
+def attempt(name: str, event: Any, place: Place | None) -> Attempt | None:
+    """Begins an attempt below a span. It has a span of its own where the program has an SDK."""
+    global on
+    on = True
+    if place is not None:
+        _within.set(place)
+    return None if _api() is None else Attempt(name, event, place)
+
+
 class Attempt:
     """The span of an attempt."""
 
     __slots__ = ("_scope", "_span")
 
     def __init__(self, name: str, event: Any, place: Place | None) -> None:
-        global on
-        on = True
-        if place is not None:
-            _within.set(place)
         self._span: Any = None
         self._scope: Any = None
         try:
