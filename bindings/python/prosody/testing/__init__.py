@@ -2,7 +2,7 @@
 
     async with Service(Reminders(), topics="orders") as service:
         await service.send("orders", "order-1", {"total": 12.5})
-        await service.advance(timedelta(hours=24))
+        await service.advance(timedelta(hours=24, seconds=1))
         assert [letter.payload for letter in service.sent("letters")] == [{"order": "order-1"}]
 
 It needs no server, opens no socket and never sleeps. With pytest the fixture `prosody_service`

@@ -10,7 +10,7 @@ module Prosody
     #
     #   Prosody::Testing::Service.open(Reminders.new, topics: "orders") do |service|
     #     service.send_message("orders", "order-1", { total: 12.5 })
-    #     service.advance(24 * 3600)
+    #     service.advance(24 * 3600 + 1)
     #     service.sent("letters").map(&:payload) # => [{ "order" => "order-1" }]
     #   end
     class Service
