@@ -21,7 +21,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	lease := k.Assign(home)
 	held := w.open(lease, "held")
 	var most int
-	for n := range 200_000 {
+	for n := range 60_000 {
 		w.handle(lease, w.message(key(n)), nil)
 		if n%5000 == 0 {
 			assert.Empty(t, w.flush(k, home))
@@ -49,7 +49,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	w.store.Reset()
 	w.handle(lease, w.message("held"), nil)
 	assert.Zero(t, w.store.Reads(), "what was used last stays")
-	w.handle(lease, w.message(key(199_999)), nil)
+	w.handle(lease, w.message(key(59_999)), nil)
 	assert.Equal(t, 1, w.store.Reads())
 	lease.End()
 	keys, size, behind = k.Stats()
