@@ -37,7 +37,7 @@ func busy(t *testing.T) (client *Client, release func()) {
 			case i.Event.Key == "failing":
 				return pipeline.Outcome{Class: pipeline.Transient, Text: "the <b>bank</b> does not answer"}
 			case i.Event.Key == "later":
-				require.NoError(t, i.Txn.Schedule(ctx, time.Now().Unix()+1800, false))
+				require.NoError(t, i.Txn.Schedule(ctx, time.Now().Unix()+50, false))
 			}
 			return pipeline.Outcome{Class: pipeline.Success}
 		})))
