@@ -29,11 +29,11 @@ func (c *Client) converse(opened backend) error {
 	} else if err := c.network(opened, receive); err != nil {
 		return err
 	}
-	c.requests = request.New(request.Options{Send: c.producer.Send, Link: c.link, Clock: clock.Real{}, Tracer: c.plan.tracer(c.deps.Tracer)})
+	c.requests = request.New(request.Options{Send: c.producer.Send, Link: c.link, Clock: clock.Real{}, Fault: c.deps.Fault, Tracer: c.plan.tracer(c.deps.Tracer)})
 	requests.Store(c.requests)
 	if c.plan.config.Subsystem != "" {
 		c.answers = respond.New(respond.Options{
-			Subsystem: c.plan.config.Subsystem, Deliver: c.link.Deliver, Clock: clock.Real{}, Log: c.target("prosody.respond"),
+			Subsystem: c.plan.config.Subsystem, Deliver: c.link.Deliver, Clock: clock.Real{}, Log: c.target("prosody.respond"), Fault: c.deps.Fault,
 		})
 	}
 	return nil

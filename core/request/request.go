@@ -8,6 +8,8 @@ package request
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,7 +76,8 @@ type Options struct {
 	Clock clock.Clock
 	// Tracer makes a span of each request; nil: none.
 	Tracer *trace.Tracer
-	Limit  int // of requests that wait; 0: 65,536
+	Limit  int             // of requests that wait; 0: 65,536
+	Fault  func(err error) // hears of a panic
 }
 
 // Requester makes requests. It is safe for use by many goroutines.
@@ -143,6 +146,7 @@ func (r *Requester) Request(ask Ask, done func(Result)) (ID, error) {
 		r.running.Add(1)
 		go func() {
 			defer r.running.Done()
+			defer r.guard()
 			r.reach(id, ask)
 		}()
 	}
@@ -179,10 +183,24 @@ func (r *Requester) open(id ID, names []string, now time.Time, timeout time.Dura
 	one := &call{done: done, span: span, begun: now}
 	r.calls[id] = one
 	if timeout > 0 {
-		one.timer = r.options.Clock.AfterFunc(timeout, func() { r.expire(id) })
+		one.timer = r.options.Clock.AfterFunc(timeout, func() {
+			defer r.guard()
+			r.expire(id)
+		})
 	}
 	r.counts.requests.Add(1)
 	return nil
+}
+
+// guard is deferred where a goroutine begins.
+func (r *Requester) guard() {
+	if thrown := recover(); thrown != nil {
+		err := fmt.Errorf("a request: %v\n%s", thrown, debug.Stack())
+		if r.options.Fault == nil {
+			panic(err)
+		}
+		r.options.Fault(err)
+	}
 }
 
 // reach makes the client reachable, then sends. A request that is over meanwhile is not

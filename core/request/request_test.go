@@ -239,3 +239,12 @@ func TestOneEnd(t *testing.T) {
 	require.Eventually(t, func() bool { return w.Stats().Pending == 0 }, 10*time.Second, time.Millisecond)
 	ended.Range(func(_, once any) bool { return assert.True(t, once.(bool), "ended twice") })
 }
+
+func TestAPanicIsAFaultOfTheClient(t *testing.T) {
+	w := open(t, 0)
+	faults := make(chan error, 1)
+	w.options.Fault = func(err error) { faults <- err }
+	_, err := w.Request(ask(time.Millisecond, "a"), func(Result) { panic("boom") })
+	require.NoError(t, err)
+	assert.ErrorContains(t, <-faults, "boom")
+}

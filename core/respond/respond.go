@@ -9,7 +9,9 @@ package respond
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +49,7 @@ type Options struct {
 	Deliver func(ctx context.Context, answer peer.Answer) error
 	Clock   clock.Clock
 	Log     *slog.Logger
+	Fault   func(err error) // hears of a panic
 }
 
 // Responder sends answers. It is safe for use by many goroutines.
@@ -137,8 +140,20 @@ func (r *Responder) send(e *event.Event, answer peer.Answer) {
 	left := min(max(e.Reply.Deadline.Sub(now), leastTime), mostTime)
 	go func() {
 		defer r.leave(answer)
+		defer r.guard()
 		r.deliver(e, answer, left)
 	}()
+}
+
+// guard is deferred where a goroutine begins.
+func (r *Responder) guard() {
+	if thrown := recover(); thrown != nil {
+		err := fmt.Errorf("an answer: %v\n%s", thrown, debug.Stack())
+		if r.options.Fault == nil {
+			panic(err)
+		}
+		r.options.Fault(err)
+	}
 }
 
 // deliver tries until the answer is there, is not wanted, or its time is over.

@@ -202,3 +202,14 @@ func TestTheRoomIsLimited(t *testing.T) {
 	w.handle(t, Done(), to(1))
 	assert.Zero(t, w.Stats().Pending, "after the end nothing begins")
 }
+
+func TestAPanicIsAFaultOfTheClient(t *testing.T) {
+	w := open()
+	faults := make(chan error, 1)
+	w.options.Fault = func(err error) { faults <- err }
+	w.fail = func(context.Context, peer.Answer) error { panic("boom") }
+	w.handle(t, Done(), nil)
+	assert.ErrorContains(t, <-faults, "boom")
+	w.Close(t.Context())
+	assert.Zero(t, w.Stats().Pending)
+}
