@@ -164,8 +164,10 @@ class ProsodyClient:
         core.subscriptions.add(subscription)
 
         def finish(completion: Completion) -> None:
-            if completion.status != native.OK:
+            subscription.starting = False
+            if completion.status != native.OK or not core.running():  # it may be over again
                 core.release([subscription])
+            if completion.status != native.OK:
                 raise library.exception(*completion[:2], completion.text)
 
         return port.begin(
@@ -182,9 +184,7 @@ class ProsodyClient:
         library, subscriptions = port.library, list(core.subscriptions)
 
         def finish(completion: Completion) -> None:
-            state = c_int32()
-            status = library.client_state(core.handle, byref(state), None)
-            if status or native.STATES[state.value] != "running":
+            if not core.running():
                 core.release(subscriptions)
             if completion.status != native.OK:
                 raise library.exception(*completion[:2], completion.text)

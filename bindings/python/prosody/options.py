@@ -95,6 +95,7 @@ class Options(TypedDict, total=False):
     state_cache_dir: str | None
     state_owned_cache_size: str | None
     state_memtable_size: str | None
+    state_disk_cache_size: str | None
     state_read_cache_size: str | None
     state_read_cache: Duration | Literal[False] | None
     state_recovery_delay: Duration | None

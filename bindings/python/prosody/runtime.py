@@ -73,11 +73,21 @@ class Core:
 
         return port.begin("shutdown", library.client_shutdown, self.handle, finish=finish)
 
+    def running(self) -> bool:
+        """Tells whether the client consumes."""
+        state = c_int32()
+        status = self.runtime.library.client_state(self.handle, byref(state), None)
+        return not status and native.STATES[state.value] == "running"
+
     def release(self, subscriptions: list[Subscription]) -> None:
-        """Lets go of subscriptions that are over, and of their handlers."""
+        """Lets go of subscriptions that are over, and of their handlers.
+
+        One that has not begun stays until the library has answered.
+        """
         for subscription in subscriptions:
-            self.subscriptions.discard(subscription)
-            subscription.close_soon()
+            if not subscription.starting:
+                self.subscriptions.discard(subscription)
+                subscription.close_soon()
 
     def destroy(self) -> None:
         """Frees the native client."""

@@ -73,6 +73,7 @@ class Subscription(LoopQueue):
         super().__init__(port.runtime, port.loop)
         self.port = port
         self.client = client  # the handle
+        self.starting = True  # the library has not said yet whether it consumes
         self.active: dict[int, Context] = {}
         self._on_message: Any = handler.on_message
         self._on_excise: Any = handler.on_excise

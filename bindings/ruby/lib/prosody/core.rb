@@ -81,7 +81,7 @@ module Prosody
       finish = lambda do |completion|
         @ended = true
         @runtime.remove(self)
-        release(@subscriptions.dup)
+        release(@subscriptions.select(&:running))
         destroy if @retired
         check(completion)
       end
@@ -155,7 +155,7 @@ module Prosody
       finish = lambda do |completion|
         check(completion)
         subscription.running = true
-        nil
+        release([subscription]) if @ended
       rescue StandardError
         release([subscription])
         raise
