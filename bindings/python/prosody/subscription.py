@@ -127,7 +127,11 @@ class Subscription(LoopQueue):
                 start = stop
             place = None
             if trace_size != null:
-                place, start = _span(raw, start, trace_size, state_size)
+                stop = start + trace_size
+                place = raw[start:stop], b""
+                if state_size != null and state_size:
+                    place, stop = _span(raw, start, trace_size, state_size)
+                start = stop
             headers: tuple[Any, ...] = ()
             if headers_count:
                 headers = record.headers(raw, start, headers_count)
@@ -330,7 +334,7 @@ def _span(raw: bytes, start: int, size: int, state_size: int) -> tuple[tracing.P
     """The span that a record names, and where its bytes end."""
     middle = start + size
     end = middle if state_size == record.NULL else middle + state_size
-    return tracing.Place(raw[start:middle], raw[middle:end]), end
+    return (raw[start:middle], raw[middle:end]), end
 
 
 def _place(event: Any) -> dict[str, Any]:

@@ -12,17 +12,19 @@ import logging
 import sys
 import threading
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from prosody import native
 from prosody.message import Timer
 
+Place: TypeAlias = tuple[bytes, bytes]
+"""The W3C form of a span: traceparent and tracestate."""
 
-class Place(NamedTuple):
-    """The W3C form of a span."""
 
-    parent: bytes
-    state: bytes
+class _Thread(threading.local):
+    """What the library was told of a thread."""
+
+    place: Place | None = None
 
 
 _log = logging.getLogger("prosody.tracing")
@@ -31,12 +33,14 @@ on = False
 """Whether any span was ever seen. While it is not, nothing else here costs anything."""
 
 _within: ContextVar[Place | None] = ContextVar("prosody_trace", default=None)
-_thread = threading.local()
+_thread = _Thread()
+_modules = sys.modules
+_API = "opentelemetry.trace"
 
 
 def _api() -> Any:
     """The OpenTelemetry API where the program has set up an SDK; else None."""
-    api = sys.modules.get("opentelemetry.trace")
+    api = _modules.get(_API)
     if api is None:
         return None
     proxy = getattr(api, "ProxyTracerProvider", None)
@@ -48,19 +52,19 @@ def _api() -> Any:
 def look() -> None:
     """Finds out whether the program has set up an SDK meanwhile."""
     global on
-    if not on and "opentelemetry.trace" in sys.modules and _api() is not None:
+    if not on and _API in _modules and _api() is not None:
         on = True
 
 
 def enter(library: Any) -> None:
     """Tells the library the span that the next calls of this thread belong to."""
-    place = _current()
-    if place != getattr(_thread, "place", None):
+    place = _current() if _API in _modules else _within.get()
+    if place is not _thread.place and place != _thread.place:
         _thread.place = place
         if place is None:
             library.trace_enter(native.Bytes(), native.Bytes())
         else:
-            library.trace_enter(native.view(place.parent), native.view(place.state))
+            library.trace_enter(native.view(place[0]), native.view(place[1]))
 
 
 def _current() -> Place | None:
@@ -70,7 +74,7 @@ def _current() -> Place | None:
         if found.is_valid:
             parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
             state = found.trace_state
-            return Place(parent.encode(), state.to_header().encode() if state else b"")
+            return parent.encode(), state.to_header().encode() if state else b""
     return _within.get()
 
 
@@ -80,7 +84,7 @@ def attempt(name: str, event: Any, place: Place | None) -> Attempt | None:
     on = True
     if place is not None:
         _within.set(place)
-    return None if _api() is None else Attempt(name, event, place)
+    return None if _API not in _modules or _api() is None else Attempt(name, event, place)
 
 
 class Attempt:
@@ -110,7 +114,7 @@ class Attempt:
     def fail(self, error: BaseException) -> None:
         """Says that the attempt has failed."""
         if self._span is not None and self._span.is_recording():
-            api = sys.modules["opentelemetry.trace"]
+            api = _modules[_API]
             self._span.record_exception(error)
             self._span.set_status(
                 api.Status(api.StatusCode.ERROR, f"{type(error).__name__}: {error}")
@@ -130,14 +134,14 @@ def _parent(api: Any, place: Place | None) -> Any:
 
     if place is None:
         return Context()
-    version, trace, span, flags = place.parent.split(b"-")[:4]
+    version, trace, span, flags = place[0].split(b"-")[:4]
     del version
     remote = api.SpanContext(
         int(trace, 16),
         int(span, 16),
         is_remote=True,
         trace_flags=api.TraceFlags(int(flags, 16)),
-        trace_state=api.TraceState.from_header([place.state.decode()]) if place.state else None,
+        trace_state=api.TraceState.from_header([place[1].decode()]) if place[1] else None,
     )
     return api.set_span_in_context(api.NonRecordingSpan(remote), Context())
 
