@@ -2,7 +2,6 @@ package mock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -203,7 +202,7 @@ func TestStoreAndBrokerFail(t *testing.T) {
 	require.NoError(t, r.world.Fail(mock.Produce|mock.Consume|mock.Commit, "", -1))
 	err := send(t, one, "t", "k", "2")
 	var known *fault.Error
-	require.True(t, errors.As(err, &known), "%v", err)
+	require.ErrorAs(t, err, &known)
 	require.Contains(t, err.Error(), "as the test wants")
 	require.NoError(t, r.world.Fail(mock.Produce, "", 0))
 	require.NoError(t, send(t, one, "t", "k", "3"))
@@ -235,7 +234,7 @@ func TestRebalance(t *testing.T) {
 			require.NoError(t, send(t, one, "t", "k", "1"))
 			<-causes
 			require.NoError(t, r.world.Rebalance("group", lost))
-			cause := pipeline.Cause(pipeline.Revoked)
+			cause := pipeline.Revoked
 			if lost {
 				cause = pipeline.Lost
 			}

@@ -116,7 +116,7 @@ func (e *Endpoint) Reach(ctx context.Context) error {
 
 // listen begins to listen and to keep the lease. The gate is held.
 func (e *Endpoint) listen() error {
-	listener, err := net.Listen("tcp", e.options.Bind)
+	listener, err := (&net.ListenConfig{}).Listen(e.life, "tcp", e.options.Bind)
 	if err != nil {
 		return fault.Wrap(fault.Config, err, fmt.Sprintf("peer_bind_address: %s cannot be listened on, so that no answer could arrive", e.options.Bind))
 	}

@@ -287,7 +287,7 @@ func TestAPeerThatIsDownOrSilent(t *testing.T) {
 	answers := open(t, d, nil)
 	silence, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer silence.Close() //nolint:errcheck // nothing was written
+	defer silence.Close()
 	for n, address := range []string{"127.0.0.1:1", silence.Addr().String()} {
 		id := ID{byte(n + 1)}
 		d.rows[id], d.until[id] = store.Peer{ID: id, Direct: address}, time.Now().Add(time.Minute)

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -79,7 +80,7 @@ func direct(bound net.Addr) string {
 // where there is none. Nothing is sent.
 func outward() string {
 	for _, far := range []string{"192.0.2.1:9", "[2001:db8::1]:9"} {
-		if probe, err := net.Dial("udp", far); err == nil {
+		if probe, err := (&net.Dialer{}).DialContext(context.Background(), "udp", far); err == nil {
 			defer probe.Close() //nolint:errcheck // it has sent nothing
 			if local, ok := probe.LocalAddr().(*net.UDPAddr); ok {
 				return local.IP.String()

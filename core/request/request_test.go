@@ -2,7 +2,6 @@ package request
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -203,7 +202,7 @@ func TestNamesAndTimesAreChecked(t *testing.T) {
 	for _, names := range [][]string{nil, {""}, {" \t"}, {"a", "a"}, {"a", " a"}, many, {strings.Repeat("x", maxName+1)}, {"\xff"}} {
 		_, err := w.Request(ask(time.Minute, names...), func(Result) {})
 		var known *fault.Error
-		require.True(t, errors.As(err, &known), "%q", names)
+		require.ErrorAs(t, err, &known, "%q", names)
 	}
 	for _, timeout := range []time.Duration{-1, maxTimeout + 1} {
 		_, err := w.Request(ask(timeout, "a"), func(Result) {})

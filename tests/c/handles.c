@@ -1,63 +1,16 @@
 /* Every function of the header with handles that are none, and arguments that are malformed: the
    answer is a code, never a crash. The Makefile checks that no function is left out. */
-#include "test.h"
+#include "foreign.h"
 
-static host h;
 static prosody_config *config, *stale_config;
 static prosody_client *stale_client;
 static prosody_queue *stale_queue;
 static prosody_admin *admin, *stale_admin;
 static prosody_reader *reader, *stale_reader;
 static uint64_t token;
-static prosody_error error;
 static size_t size;
 static uint32_t count;
 static int32_t number;
-static _Alignas(8) char buffer[1024];
-
-/* Handles that are none: never issued, freed, of another kind, and addresses of all sorts, one in
-   the heap of Go among them. */
-#define BAD 12
-static void *bad[BAD];
-
-static void fill(void *stale, void *foreign) {
-  void *list[BAD] = {NULL,
-                     stale,
-                     foreign,
-                     (void *)1,
-                     (void *)8,
-                     (void *)UINTPTR_MAX,
-                     (void *)(UINTPTR_MAX - 7),
-                     (void *)0xdeadbeefULL,
-                     (void *)0xc000000008ULL,
-                     (void *)0xc000100000ULL,
-                     buffer,
-                     (char *)h.queue + 1};
-  memcpy(bad, list, sizeof bad);
-}
-
-#define EACH(stale, foreign, call)                                                                 \
-  do {                                                                                             \
-    fill(stale, foreign);                                                                          \
-    for (int i = 0; i < BAD; i++) {                                                                \
-      void *x = bad[i];                                                                            \
-      error = fresh();                                                                             \
-      STATUS(PROSODY_ERR_HANDLE, call);                                                            \
-      CHECK(error.status == PROSODY_ERR_HANDLE);                                                   \
-      CHECK(error.category == PROSODY_CATEGORY_USAGE);                                             \
-      CHECK(error.text_size == strlen(error.text));                                                \
-      CHECK(error.text_size > 0);                                                                  \
-    }                                                                                              \
-  } while (0)
-
-#define DESTROY(stale, foreign, call)                                                              \
-  do {                                                                                             \
-    fill(stale, foreign);                                                                          \
-    for (int i = 0; i < BAD; i++) {                                                                \
-      void *x = bad[i];                                                                            \
-      call;                                                                                        \
-    }                                                                                              \
-  } while (0)
 
 static void configurations(void) {
   prosody_bytes name = bytes("group_id"), value = bytes("g"), wrong = sized(NULL, 3);

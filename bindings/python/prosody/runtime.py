@@ -18,7 +18,7 @@ from ctypes import byref, c_int32, c_void_p
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from prosody import locate, native, record
+from prosody import errors, locate, native, record
 from prosody.errors import ProsodyError
 from prosody.native import Library
 from prosody.port import Port
@@ -267,8 +267,8 @@ class Runtime:
                         self.library.queue_destroy(subscription.handle)
             self.limbo.wait(EXIT_LIMIT_S)
             telemetry.settle(self, self.library.telemetry_shutdown)
-        except KeyboardInterrupt:
-            pass  # the process is ending already
+        except (KeyboardInterrupt, errors.ProsodyError):
+            pass  # the process is ending already, or the library has told its fault
 
 
 _lock = threading.Lock()

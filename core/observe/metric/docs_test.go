@@ -49,7 +49,7 @@ func TestTheDocumentExplainsEachMetric(t *testing.T) {
 	text := read(t, "docs", "operations.md")
 	for _, each := range Instruments() {
 		row := "| `" + each.Name + "` (" + each.Unit + ") | `" + Prometheus(each) + "` | " + each.Kind + " | " + each.Help + " |"
-		assert.True(t, strings.Contains(text, row), "docs/operations.md needs the row %s", row)
+		assert.Contains(t, text, row, "docs/operations.md needs the row %s", row)
 	}
 	names := known()
 	for _, name := range wordsOf(text) {
@@ -61,7 +61,7 @@ func TestTheDocumentExplainsEachMetric(t *testing.T) {
 		if labels[name] || strings.HasPrefix(name, "prosody.message.") || strings.HasPrefix(name, "prosody.timer.") {
 			continue
 		}
-		assert.True(t, strings.Contains(text, "| `"+name+"` ("), "docs/operations.md names %s", name)
+		assert.Contains(t, text, "| `"+name+"` (", "docs/operations.md names %s", name)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestTheDashboardAndTheAlertsNameMetricsThatThereAre(t *testing.T) {
 	for _, group := range alerts.Groups {
 		for _, rule := range group.Rules {
 			count++
-			assert.True(t, strings.Contains(text, "| "+rule.Alert+" |"), "docs/operations.md needs %s", rule.Alert)
+			assert.Contains(t, text, "| "+rule.Alert+" |", "docs/operations.md needs %s", rule.Alert)
 			require.NotEmpty(t, wordsOf(rule.Expr), rule.Alert)
 			for _, name := range wordsOf(rule.Expr) {
 				assert.True(t, names[name], "%s names %s", rule.Alert, name)

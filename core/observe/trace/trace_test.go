@@ -23,7 +23,7 @@ func recorder(messages, timers string) (*Tracer, *tracetest.InMemoryExporter) {
 func attributes(span tracetest.SpanStub) map[string]string {
 	found := map[string]string{}
 	for _, attribute := range span.Attributes {
-		found[string(attribute.Key)] = attribute.Value.Emit()
+		found[string(attribute.Key)] = attribute.Value.String()
 	}
 	return found
 }

@@ -52,7 +52,7 @@ func TestARecordContinuesTheTraceOfItsSender(t *testing.T) {
 	assert.Equal(t, codes.Unset, span.Status.Code)
 	found := map[string]string{}
 	for _, attribute := range span.Attributes {
-		found[string(attribute.Key)] = attribute.Value.Emit()
+		found[string(attribute.Key)] = attribute.Value.String()
 	}
 	assert.Equal(t, map[string]string{
 		"messaging.system": "kafka", "topic": "orders", "partition": "3", "offset": "7", "key": "k", "outcome": "success",

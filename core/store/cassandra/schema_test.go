@@ -87,7 +87,7 @@ func TestHalfMadeSchemaIsCompleted(t *testing.T) {
 	}
 	err := try(t, Options{Keyspace: keyspace, Verify: true})
 	require.Equal(t, fault.Config, fault.Of(err))
-	require.ErrorContains(t, err, "table slab is missing; table identity is missing; table publication is missing; table version is missing; column is missing: entity ADD data blob")
+	require.ErrorContains(t, err, "table slab is missing; table identity is missing; table publication is missing; table directory is missing; table version is missing; column is missing: entity ADD data blob")
 
 	usable(t, connect(t, Options{Keyspace: keyspace}))
 	var class map[string]string

@@ -141,7 +141,7 @@ func agree(ctx context.Context, r *rapid.T, c *disk.Cache) {
 					break // nothing is below the empty coordinate
 				}
 			}
-			require.Equal(r, len(want), len(got))
+			require.Len(r, got, len(want))
 			for i := range want {
 				require.Equal(r, want[i], got[i])
 			}
