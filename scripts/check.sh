@@ -11,6 +11,7 @@ go=${GO:-go}
 python=${PYTHON:-python3}
 [[ -x build/venv/bin/ruff && -z ${PYTHON:-} ]] && python=build/venv/bin/python
 tools=$PWD/build/tools
+PATH=$PWD/build/venv/bin:$PATH
 
 mapfile -t go_files < <(git ls-files -co --exclude-standard -- '*.go' ':!*.pb.go')
 mapfile -t c_files < <(git ls-files -co --exclude-standard -- '*.c' '*.h')
