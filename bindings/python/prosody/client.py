@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from prosody import codec, native, published, runtime
 from prosody.call import Call, Result
+from prosody.definition import DequeDefinition, MapDefinition, SetDefinition, ValueDefinition
 from prosody.handler import EventHandler, check
 from prosody.message import JSONInput
 from prosody.options import Options, settings
@@ -18,7 +19,6 @@ from prosody.port import Port, outgoing
 from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
 from prosody.record import Completion
 from prosody.request import Outcome
-from prosody.state import DequeDefinition, MapDefinition, SetDefinition, ValueDefinition
 from prosody.subscription import Subscription
 
 if TYPE_CHECKING:

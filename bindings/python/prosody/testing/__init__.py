@@ -21,11 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from prosody import mock, published
 from prosody.client import Headers, ProsodyClient
-from prosody.handler import EventHandler
-from prosody.message import ExciseMessage, JSONInput, Message
-from prosody.options import Options
-from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
-from prosody.state import (
+from prosody.definition import (
     DequeDefinition,
     MapDefinition,
     MessageDequeDefinition,
@@ -34,6 +30,10 @@ from prosody.state import (
     SetDefinition,
     ValueDefinition,
 )
+from prosody.handler import EventHandler
+from prosody.message import ExciseMessage, JSONInput, Message
+from prosody.options import Options
+from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
