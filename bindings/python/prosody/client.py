@@ -276,7 +276,10 @@ def _text(name: str, value: Any) -> bytes:
 def _headers(headers: Headers) -> Any:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     packed = []
-    for name, value in pairs:
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"headers: expected pairs of name and value, not {pair!r:.100}")
+        name, value = pair
         if not isinstance(name, str):
             raise TypeError(f"a header's name must be a str, not {type(name).__name__}")
         if isinstance(value, str):
