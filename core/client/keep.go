@@ -158,6 +158,11 @@ func (k *keep) Changed(lease *entity.Lease, key string, change entity.Change) {
 	k.timers.Changed(lease, key, change)
 }
 
+// Found passes on what is due of a key.
+func (k *keep) Found(lease *entity.Lease, key string, seconds []int64, due int64) {
+	k.timers.Found(lease, key, seconds, due)
+}
+
 // Assign begins an assignment.
 func (k *keep) Assign(name kafka.Partition, _ context.Context) any {
 	lease := k.Keeper.Assign(name)

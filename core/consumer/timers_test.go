@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"prosody/core/pipeline/durable"
 	"prosody/core/pipeline/mode"
 	"prosody/core/pipeline/schedule"
+	stores "prosody/core/store"
 	"prosody/core/store/memory"
 	"prosody/core/timer"
 )
@@ -37,6 +39,10 @@ type keeping struct {
 
 func (k *keeping) Changed(lease *entity.Lease, key string, change entity.Change) {
 	k.timers.Changed(lease, key, change)
+}
+
+func (k *keeping) Found(lease *entity.Lease, key string, seconds []int64, due int64) {
+	k.timers.Found(lease, key, seconds, due)
 }
 
 func (k *keeping) Assign(name kafka.Partition, leaving context.Context) any {
@@ -298,5 +304,44 @@ func TestTimersFollowTheirKeysToNewPartitions(t *testing.T) {
 		for _, member := range members {
 			b.give(member)
 		}
+	})
+}
+
+// A timer that is durable although the answer was lost fires without a restart.
+func TestATimerWhoseAnswerWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, notes := newBench(t, 2), &book{}
+		store := memory.NewRegistry(memory.Settings{}).Store("test")
+		due := time.Now().Unix() + 30
+		var silent sync.Map // keys whose writes get no answer
+		store.Fail(func(op string, key stores.Key) error {
+			if _, found := silent.Load(key.Key); found && op == "Apply" {
+				return memory.Lost(errors.New("no answer"))
+			}
+			return nil
+		})
+		host := func(ctx context.Context, i *pipeline.Invocation) pipeline.Outcome {
+			notes.begin(t, i.Event)
+			defer notes.end(i.Event)
+			if i.Event.Kind == event.Message && !i.Demand.Failure {
+				silent.Store(i.Event.Key, true)
+				err := i.Txn.Schedule(ctx, due, true)
+				silent.Delete(i.Event.Key)
+				assert.ErrorContains(t, err, "no answer")
+				return pipeline.Outcome{Class: pipeline.Transient, Text: err.Error()}
+			}
+			if i.Event.Kind == event.Message && i.Event.Key == "again" {
+				assert.NoError(t, i.Txn.Schedule(ctx, due, false))
+			}
+			return pipeline.Outcome{Class: pipeline.Success}
+		}
+		k := b.keep(store, host)
+		b.send("once", `"1"`)
+		b.send("again", `"1"`)
+		time.Sleep(time.Minute)
+		assert.ElementsMatch(t, []string{
+			`once "1"`, `once "1"`, "once timer", `again "1"`, `again "1"`, "again timer",
+		}, notes.read())
+		b.give(k)
 	})
 }

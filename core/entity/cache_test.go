@@ -1,6 +1,8 @@
 package entity_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -123,6 +125,13 @@ func TestTimersOfAKeyAreBounded(t *testing.T) {
 type observer struct {
 	mutex   sync.Mutex
 	changes []entity.Change
+	found   []string
+}
+
+func (o *observer) Found(lease *entity.Lease, key string, seconds []int64, due int64) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.found = append(o.found, fmt.Sprint(lease.Partition().Index, " ", key, " ", seconds, " ", due))
 }
 
 func (o *observer) Changed(_ *entity.Lease, _ string, change entity.Change) {
@@ -170,6 +179,37 @@ func TestTheObserver(t *testing.T) {
 		{Due: 5000, Moved: true}, // another head
 		{Added: []int64{7}, Due: 5000},
 	}, heard.changes)
+	assert.Equal(t, []string{"3 a [2] 5000"}, heard.found, "after the write that failed")
+}
+
+// A timer of which nobody has heard is heard of when its record is read: also one that a
+// former owner wrote late. What is at home elsewhere is for its owner there.
+func TestTheObserverHearsOfWhatIsFound(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	heard := &observer{}
+	w.handle(w.keeper().Assign(home), w.message("a"), func(txn *entity.Txn) { schedule(t, txn, 7, 9) })
+	w.handle(w.keeper().Assign(home), w.message("b"), nil)
+	w.handle(w.keeper().Assign(home), w.message("c"), func(txn *entity.Txn) { txn.Retry(5000, 1) })
+	k := w.keeper(func(o *entity.Options) { o.Observer = heard })
+	lease, other := k.Assign(home), k.Assign(kafka.Partition{Topic: home.Topic, Index: 9})
+	for _, key := range []string{"a", "b", "c", "a"} {
+		w.open(lease, key).Close()
+	}
+	assert.Equal(t, []string{"3 a [7 9] 0", "3 c [] 5000"}, heard.found, "once for each")
+	heard.found = nil
+	lease.End()
+	w.open(other, "a").Close()
+	assert.Empty(t, heard.found)
+
+	again := k.Assign(home)
+	e := w.open(again, "d")
+	defer e.Close()
+	w.fail(true)
+	assert.Error(t, e.Begin(nil).Schedule(t.Context(), 5, true))
+	w.memory.Fail(nil)
+	assert.Empty(t, heard.found)
+	assert.Equal(t, []int64{5}, w.timers(again, "d"))
+	assert.Equal(t, []string{"3 d [5] 0"}, heard.found)
 }
 
 func TestHints(t *testing.T) {
@@ -214,6 +254,47 @@ func TestHints(t *testing.T) {
 	w.handle(smaller, w.message("a"), nil)
 	w.handle(smaller, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, hour+36001) })
 	assert.Len(t, w.hints(smaller, "a"), 4, "another slab size needs hints of its own")
+}
+
+// stamps notes those of hints.
+type stamps struct {
+	store.Store
+	added, dropped int64
+}
+
+func (s *stamps) AddHint(ctx context.Context, shard store.Shard, slab store.Slab, key string, stamp int64, ttl time.Duration) error {
+	s.added = stamp
+	return s.Store.AddHint(ctx, shard, slab, key, stamp, ttl)
+}
+
+func (s *stamps) DropHint(ctx context.Context, shard store.Shard, slab store.Slab, key string, stamp int64) error {
+	s.dropped = stamp
+	return s.Store.DropHint(ctx, shard, slab, key, stamp)
+}
+
+// A hint that was removed by a clock that is ahead does not hide a later one, as it would in
+// Cassandra, where a removal has a stamp too.
+func TestHintsOfClocksThatDiffer(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	noted := &stamps{Store: w.store}
+	note := func(o *entity.Options) { o.Store = noted }
+	hour := w.clock.Now().Unix()/3600*3600 + 7200
+	w.clock.Advance(5 * time.Minute)
+	ahead := w.keeper(note).Assign(home)
+	w.handle(ahead, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, hour) })
+	w.handle(ahead, w.message("a"), func(txn *entity.Txn) { require.NoError(t, txn.Clear(t.Context(), false)) })
+	w.clock.Advance(2 * time.Minute)
+	e := w.open(ahead, "a")
+	dropped, err := e.Tidy(t.Context(), store.Slab{Start: hour, Size: 3600})
+	require.NoError(t, err)
+	assert.True(t, dropped)
+	e.Close()
+	w.clock.Advance(-7 * time.Minute)
+	behind := w.keeper(note).Assign(home)
+	assert.Empty(t, w.hints(behind, "a"))
+	w.handle(behind, w.message("a"), func(txn *entity.Txn) { schedule(t, txn, hour+1) })
+	assert.Len(t, w.hints(behind, "a"), 1)
+	assert.Greater(t, noted.added, noted.dropped)
 }
 
 // Near its end a slab may be cleared away while a write is under way.

@@ -227,16 +227,24 @@ func (r *record) write(ctx context.Context, d *draft) (err error) {
 	if d.plan != nil {
 		return r.carry(ctx, d, stamp)
 	}
-	return r.apply(ctx, d.batch)
+	return r.apply(ctx, d.lease, d.batch)
 }
 
 func (r *record) hint(ctx context.Context, lease *Lease, slab store.Slab, stamp int64) error {
+	if err := lease.lasts(); err != nil {
+		return err
+	}
 	ctx, cancel := r.keeper.bound(ctx)
 	defer cancel()
 	return r.keeper.options.Store.AddHint(ctx, lease.Shard(), slab, r.key.Key, stamp, 0)
 }
 
-func (r *record) apply(ctx context.Context, batch store.Batch) error {
+// apply writes a batch. That the lease lasts is looked at after the batch got its stamp, so
+// that what others have written meanwhile has a later one.
+func (r *record) apply(ctx context.Context, lease *Lease, batch store.Batch) error {
+	if err := lease.lasts(); err != nil {
+		return err
+	}
 	ctx, cancel := r.keeper.bound(ctx)
 	defer cancel()
 	return r.rows().Apply(batch, func() error { return r.keeper.options.Store.Apply(ctx, r.key, batch) })
@@ -345,11 +353,7 @@ func (r *record) flush(ctx context.Context, lease *Lease) error {
 	if err != nil {
 		return err
 	}
-	// After the stamp, so that what others have written meanwhile has a later one.
-	if err = r.keeper.doubt(); err == nil {
-		err = r.write(ctx, d)
-	}
-	if err != nil {
+	if err := r.write(ctx, d); err != nil {
 		r.mutex.Lock()
 		r.flying = 0
 		r.mutex.Unlock()

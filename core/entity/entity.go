@@ -81,10 +81,14 @@ const MaxTimers = 1 << 18
 // MaxCommit is the most bytes that one event may change.
 const MaxCommit = 64 << 20
 
-// Observer hears what a commit has changed of a key's timers. It is called in the order
-// of the key's commits and must neither block nor call back into the key.
+// Observer hears of a key's timers: what a commit has changed, and what is there when the
+// record is read, since a write whose answer was lost may have changed it. It is called in
+// the order of the key's commits and must neither block nor call back into the key.
 type Observer interface {
 	Changed(lease *Lease, key string, change Change)
+	// Found lists the timers, and when the head of the deferred queue is to be retried, in
+	// ms; 0: no queue.
+	Found(lease *Lease, key string, seconds []int64, due int64)
 }
 
 // Change is what a commit has changed. A second that fired and was scheduled again is in

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -374,6 +375,121 @@ func TestALargeChangeGoesOnWhereItFailed(t *testing.T) {
 	cells, chunks := w.cells()
 	assert.Equal(t, []int{20, 0}, []int{cells, chunks})
 	assert.True(t, w.seen(w.keeper().Assign(home), of))
+}
+
+// blocked lets a number of calls pass, and then holds one up until it may go on.
+func (w *world) blocked(op string, pass int) (arrived, goOn chan struct{}) {
+	arrived, goOn = make(chan struct{}), make(chan struct{})
+	var calls atomic.Int64
+	w.memory.Fail(func(called string, _ store.Key) error {
+		if called == op && calls.Add(1) == int64(pass)+1 {
+			close(arrived)
+			<-goOn
+		}
+		return nil
+	})
+	return arrived, goOn
+}
+
+// A writer whose key was given to another owner amid a large change, wherever it was, leaves
+// the key as the new owner has found it.
+func TestALargeChangeOfADeposedOwner(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		decided, pass := 0, 1 // before the first write the new owner finds nothing
+		for whole := false; !whole; pass++ {
+			whole = deposed(t, pass, told, &decided)
+		}
+		assert.Greater(t, pass, 8, "it takes several writes")
+		assert.Greater(t, decided, 1)
+	}
+}
+
+// deposed gives a key to another owner after a number of writes; whole: there were no more.
+func deposed(t *testing.T, pass int, told bool, decided *int) (whole bool) {
+	w := newWorld(t, store.Limits{MaxBatch: 4096, MaxValue: 1024})
+	lease := w.keeper().Assign(home)
+	of := w.message("a")
+	e := w.open(lease, "a")
+	defer e.Close()
+	txn := e.Begin(of)
+	defer txn.Discard()
+	large(txn, t, 20, 500)
+	schedule(t, txn, 5)
+	arrived, goOn := w.blocked("Apply", pass)
+	ended := make(chan error, 1)
+	go func() { ended <- txn.Commit(context.Background(), entity.Mark{Event: of}) }()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+		return true
+	case <-arrived:
+	}
+	done := w.seen(w.keeper().Assign(home), of)
+	if told {
+		lease.End()
+	}
+	close(goOn)
+	err := <-ended
+	if done {
+		*decided++
+	} else {
+		assert.Equal(t, fault.Revoked, fault.Of(err), "told %v, after %d writes", told, pass)
+	}
+	cells, _ := w.cells()
+	again := w.keeper().Assign(home)
+	assert.Equal(t, done, w.seen(again, of), "told %v, after %d writes", told, pass)
+	assert.Equal(t, map[bool]int{true: 20}[done], cells, "told %v, after %d writes", told, pass)
+	assert.Equal(t, done, len(w.timers(again, "a")) == 1, "told %v, after %d writes", told, pass)
+	return false
+}
+
+// Between a hint and the change itself the partition may be given to another owner.
+func TestNothingIsWrittenAfterTheEndOfALease(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		w := newWorld(t, store.Limits{})
+		k := w.keeper()
+		lease := k.Assign(home)
+		e := w.open(lease, "a")
+		txn := e.Begin(nil)
+		schedule(t, txn, 5)
+		for n, write := range []func() error{
+			func() error { return txn.Commit(context.Background(), entity.Mark{}) },
+			func() error { return e.Begin(nil).Schedule(context.Background(), 5000, true) },
+		} {
+			arrived, goOn := w.blocked("AddHint", 0)
+			ended := make(chan error, 1)
+			go func() { ended <- write() }()
+			<-arrived
+			if held {
+				k.Hold(true)
+			} else if n == 0 {
+				lease.Fence()
+			}
+			if n == 1 && !held {
+				lease.End()
+			}
+			close(goOn)
+			err := <-ended
+			switch {
+			case held:
+				assert.Equal(t, fault.Kafka, fault.Of(err))
+			case n == 0:
+				assert.NoError(t, err, "a fenced one waits for its writes")
+			default:
+				assert.Equal(t, fault.Revoked, fault.Of(err))
+			}
+			k.Hold(false)
+			txn.Discard()
+			if !held && n == 0 {
+				lease = k.Assign(home)
+				e.Close()
+				e = w.open(lease, "a")
+			}
+		}
+		e.Close()
+		w.memory.Fail(nil)
+		assert.Equal(t, !held, len(w.timers(w.keeper().Assign(home), "a")) == 1)
+	}
 }
 
 func TestAnEndedLeaseSettlesNothing(t *testing.T) {

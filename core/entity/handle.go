@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"sync/atomic"
+	"time"
 
 	"prosody/core/event"
 	"prosody/core/store"
@@ -143,13 +144,19 @@ func (e *Entity) Tidy(ctx context.Context, slab store.Slab) (bool, error) {
 		return false, err
 	}
 	defer e.lease.leave()
+	if err := e.lease.lasts(); err != nil {
+		return false, err
+	}
 	ctx, cancel := r.keeper.bound(ctx)
 	defer cancel()
 	return true, r.keeper.options.Store.DropHint(ctx, e.lease.Shard(), slab, r.key.Key, stamp)
 }
 
+// skew is how far the clocks of owners may be apart.
+const skew = 10 * time.Minute
+
 // idle tells whether something is due in a slab. If not, the hint is not known any more,
-// and a later one gets a higher stamp than the one that is returned.
+// and a later one, by whatever owner, gets a higher stamp than the one that is returned.
 func (r *record) idle(slab store.Slab) (stamp int64, needed bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -161,8 +168,7 @@ func (r *record) idle(slab store.Slab) (stamp int64, needed bool) {
 		return 0, true
 	}
 	delete(r.hints, slab)
-	r.last = max(r.keeper.options.Clock.Now().UnixMicro(), r.last)
-	return r.last, false
+	return max(r.root.stamp, r.keeper.options.Clock.Now().Add(-skew).UnixMicro()), false
 }
 
 // Rehome writes hints for all that is due under the lease's partition. It is done

@@ -75,9 +75,6 @@ func (l *Lease) over() error {
 
 // enter begins a write that Fence comes after.
 func (l *Lease) enter() error {
-	if err := l.keeper.doubt(); err != nil {
-		return err
-	}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.fenced {
@@ -94,6 +91,14 @@ func (l *Lease) leave() {
 	if l.fenced && l.writing == 0 {
 		close(l.quiet)
 	}
+}
+
+// lasts tells that a write of the assignment may still be sent. A fenced one still flushes.
+func (l *Lease) lasts() error {
+	if l.finished() {
+		return revoked(l)
+	}
+	return l.keeper.doubt()
 }
 
 func (l *Lease) finished() bool {

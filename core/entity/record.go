@@ -115,6 +115,29 @@ func (r *record) load(ctx context.Context, lease *Lease) error {
 		r.keeper.recalls.Add(1)
 	}
 	r.keeper.recognize(&loaded, lease)
+	r.keep(&loaded, last)
+	if !kept {
+		r.found(lease)
+	}
+	return nil
+}
+
+// found lets the observer know what is due of a record that was read; with the gate. What
+// is at home in another partition is for the one who has that.
+func (r *record) found(lease *Lease) {
+	o := r.keeper.options.Observer
+	if o == nil || !r.root.homed || r.root.home != lease.name.Index || r.root.queue.Due == 0 && len(r.timers) == 0 {
+		return
+	}
+	seconds := make([]int64, 0, len(r.timers))
+	for _, t := range r.timers {
+		seconds = append(seconds, int64(t.second))
+	}
+	o.Found(lease, r.key.Key, seconds, r.root.queue.Due)
+}
+
+// keep makes memory follow what was loaded; with the gate.
+func (r *record) keep(loaded *content, last int64) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.shelf, r.mirror = nil, loaded.mirror
@@ -127,7 +150,6 @@ func (r *record) load(ctx context.Context, lease *Lease) error {
 			r.ids.add(n.id, n.until, now)
 		}
 	}
-	return nil
 }
 
 // content is what the store holds of a key.

@@ -14,7 +14,8 @@ import (
 
 // A change that is too large for one batch is written in chunks first. One write to the
 // root decides it; then its rows are put in place and the chunks removed. Each step can
-// be repeated. Who loads the record after a crash goes on, or removes the chunks of a
+// be repeated. The writer reads the root again before it puts rows in place: another owner
+// may have ended the change meanwhile. Who loads the record after a crash goes on, or removes the chunks of a
 // change that was not decided. A hint makes sure that somebody loads it.
 
 // plan is the steps of a large change.
@@ -23,6 +24,8 @@ type plan struct {
 	steps []store.Batch
 	shown bool
 	done  int
+	vote  int  // the step that decides
+	sure  bool // its decision holds
 }
 
 // deed is a row to write or remove, or a range to remove.
@@ -65,6 +68,7 @@ func (r *record) stage(d *draft, limits store.Limits, now time.Time) (*plan, err
 	p.steps = append(p.steps, split(r.key, intent.stamp, limits, now, chunks)...)
 	decided.stamp, decided.stage = intent.stamp+2, intent.stage
 	decided.stage.decided = true
+	p.vote = len(p.steps)
 	p.steps = append(p.steps, store.Batch{Stamp: decided.stamp, Root: decided.encode()})
 	p.steps = append(p.steps, split(r.key, decided.stamp, limits, now, deeds)...)
 	d.root.stamp = decided.stamp + 2
@@ -86,18 +90,40 @@ func (r *record) carry(ctx context.Context, d *draft, stamp int64) error {
 		p.shown = true
 	}
 	for ; p.done < len(p.steps); p.done++ {
-		if err := r.apply(ctx, p.steps[p.done]); err != nil {
+		if p.done == p.vote+1 && !p.sure {
+			if err := r.upheld(ctx, d.lease, p.steps[p.vote].Stamp); err != nil {
+				return err
+			}
+			p.sure = true
+		}
+		if err := r.apply(ctx, d.lease, p.steps[p.done]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settle ends a change that somebody has left under way, and makes the root follow.
-func (r *record) settle(ctx context.Context, lease *Lease, root *root, last int64) error {
-	if lease.finished() { // a fenced one may still flush, and has to read for that
+// upheld looks whether the decision holds. It does not when another owner has ended the
+// change before; then its rows must not be put in place.
+func (r *record) upheld(ctx context.Context, lease *Lease, stamp int64) error {
+	ctx, cancel := r.keeper.bound(ctx)
+	defer cancel()
+	data, err := r.keeper.options.Store.Root(ctx, r.key)
+	if err != nil {
+		return err
+	}
+	is, err := decodeRoot(data)
+	if err != nil {
+		return fault.Wrap(fault.Store, err, "read the root of a key")
+	}
+	if !is.stage.decided || is.stamp != stamp {
 		return revoked(lease)
 	}
+	return nil
+}
+
+// settle ends a change that somebody has left under way, and makes the root follow.
+func (r *record) settle(ctx context.Context, lease *Lease, root *root, last int64) error {
 	k := r.keeper
 	now := k.options.Clock.Now()
 	name := fmt.Sprintf("%016x", root.stage.id)
@@ -112,7 +138,7 @@ func (r *record) settle(ctx context.Context, lease *Lease, root *root, last int6
 			return err
 		}
 		for _, step := range split(r.key, root.stamp, k.options.Store.Limits(), now, deeds) {
-			if err := r.apply(ctx, step); err != nil {
+			if err := r.apply(ctx, lease, step); err != nil {
 				return err
 			}
 		}
@@ -120,7 +146,7 @@ func (r *record) settle(ctx context.Context, lease *Lease, root *root, last int6
 	ended := *root
 	ended.stage = stage{}
 	ended.stamp = max(now.UnixMicro(), root.stamp+6, last+2)
-	err := r.apply(ctx, store.Batch{
+	err := r.apply(ctx, lease, store.Batch{
 		Stamp: ended.stamp, Root: ended.encode(), Ranges: []store.Range{{Kind: store.Staged, Name: name}},
 	})
 	if err == nil {

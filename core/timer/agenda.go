@@ -93,6 +93,13 @@ func (a *agenda) add(name id, due int64) {
 	}
 }
 
+// found adds what is not known.
+func (a *agenda) found(name id, due int64) {
+	if a.entries[name] == nil {
+		a.add(name, due)
+	}
+}
+
 // remove takes back what was noted. What is handed out stays so.
 func (a *agenda) remove(name id) {
 	e := a.entries[name]

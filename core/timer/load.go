@@ -34,7 +34,7 @@ type loader struct {
 	failing time.Time // since when loads fail; zero: they do not; under the mutex
 
 	mail   time.Time    // of the next look into the mailbox
-	counts map[int]bool // numbers of partitions that the topic has had
+	counts map[int]bool // numbers of partitions that the topic has had; written under the mutex
 	swept  int64        // the last period that was swept
 }
 
@@ -225,12 +225,10 @@ func (l *loader) take(ctx context.Context, slab store.Slab, key string) error {
 		a := l.part.agenda
 		for _, timer := range timers {
 			useful = useful || timer.Second >= slab.Start && timer.Second < end
-			if name := (id{event.Timer, key, timer.Second}); a.entries[name] == nil {
-				a.add(name, timer.Second*1000)
-			}
+			a.found(id{event.Timer, key, timer.Second}, timer.Second*1000)
 		}
-		if name := (id{kind: event.Retry, key: key}); due != 0 && a.entries[name] == nil {
-			a.add(name, due)
+		if due != 0 {
+			a.found(id{kind: event.Retry, key: key}, due)
 		}
 	})
 	poke(l.timers.wake)
@@ -279,11 +277,13 @@ func (l *loader) count(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, slab := range slabs {
-			if slab.Start == countStart {
-				l.counts[int(slab.Size)] = true
+		l.locked(func() {
+			for _, slab := range slabs {
+				if slab.Start == countStart {
+					l.counts[int(slab.Size)] = true
+				}
 			}
-		}
+		})
 	}
 	if l.counts[number] {
 		return nil
@@ -292,22 +292,32 @@ func (l *loader) count(ctx context.Context) error {
 	if err := l.timers.options.Index.AddHint(ctx, shard, store.Slab{Start: countStart, Size: int64(number)}, "", stamp, 0); err != nil {
 		return err
 	}
-	l.counts[number] = true
-	if len(l.counts) > 1 {
-		// Hints from before are loaded anew, so that keys find their new home.
-		l.locked(func() { l.part.agenda.complete = math.MinInt64 })
-	}
+	l.locked(func() {
+		l.counts[number] = true
+		if len(l.counts) > 1 {
+			// Hints from before are loaded anew, so that keys find their new home.
+			l.part.agenda.complete = math.MinInt64
+		}
+	})
 	return nil
 }
 
 // foreign tells where a key's records go, when they came here while the topic had
 // fewer partitions.
 func (l *loader) foreign(key string) (home int32, foreign bool) {
-	here := l.part.lease.Partition()
-	number, known := l.timers.options.Count(here.Topic)
-	if !known || number <= 0 {
+	number, known := l.timers.options.Count(l.part.lease.Partition().Topic)
+	if !known {
 		return 0, false
 	}
+	return l.moved(key, number)
+}
+
+// moved is foreign for a number of partitions.
+func (l *loader) moved(key string, number int) (home int32, foreign bool) {
+	if number <= 0 {
+		return 0, false
+	}
+	here := l.part.lease.Partition()
 	hash := crc32.ChecksumIEEE([]byte(key))
 	if home = int32(hash % uint32(number)); home == here.Index {
 		return 0, false
@@ -318,6 +328,13 @@ func (l *loader) foreign(key string) (home int32, foreign bool) {
 		}
 	}
 	return 0, false
+}
+
+// native tells, under the mutex, that a key's timers are surely for this assignment. Before
+// the first load, which brings them in all the same, nobody knows.
+func (l *loader) native(key string, number int) bool {
+	_, foreign := l.moved(key, number)
+	return len(l.counts) > 0 && !foreign
 }
 
 // pass gives a key to the owner of another partition.

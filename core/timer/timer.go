@@ -205,6 +205,28 @@ func (t *Timers) Changed(lease Lease, key string, change entity.Change) {
 	poke(t.wake)
 }
 
+// Found hears what is due of a key whose record was read. It is known already, but where
+// the answer of a write was lost, or a late one came after the load.
+func (t *Timers) Found(lease Lease, key string, seconds []int64, due int64) {
+	number, known := t.options.Count(lease.Partition().Topic)
+	if !known {
+		return
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	p := t.parts[lease]
+	if p == nil || !p.loader.native(key, number) {
+		return
+	}
+	for _, second := range seconds {
+		p.agenda.found(id{event.Timer, key, second}, second*1000)
+	}
+	if due != 0 {
+		p.agenda.found(id{kind: event.Retry, key: key}, due)
+	}
+	poke(t.wake)
+}
+
 // Ended takes back an event that was fired. done: its effects are durable, or there
 // was nothing to do. Else its key stands still in this assignment.
 func (t *Timers) Ended(lease Lease, of *event.Event, done bool) {

@@ -52,6 +52,9 @@ func (b *bench) Changed(_ *entity.Lease, _ string, change entity.Change) {
 	b.fires = append(b.fires, change.Added...)
 }
 
+// Found has nothing that Changed has not told.
+func (b *bench) Found(*entity.Lease, string, []int64, int64) {}
+
 func start(t *testing.T, change func(*mode.Options)) *bench {
 	b := &bench{T: t, log: new(Log), store: memory.NewRegistry(memory.Settings{Clock: clock.Real{}}).Store("test")}
 	b.open(change)
