@@ -101,6 +101,9 @@ func (r *committer) settle(due bool) (again bool) {
 	if !r.note(final) && c.patient(r.leaving) {
 		return true
 	}
+	c.locked(func() {
+		r.positions = slices.DeleteFunc(r.positions, func(p kafka.Position) bool { return !c.set.Sending(p) })
+	})
 	if len(r.positions) > 0 {
 		if floor := time.Now().Add(grace / 4); final.Before(floor) {
 			final = floor

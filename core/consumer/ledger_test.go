@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -114,6 +116,45 @@ func TestPositionsWaitForTheLedger(t *testing.T) {
 		return true
 	})
 	assert.Equal(t, 2, count)
+}
+
+// slow is a ledger whose first flush takes its time.
+type slow struct {
+	diary
+	once sync.Once
+	took func()
+}
+
+func (s *slow) Flush(ctx context.Context, names []kafka.Partition) ([]kafka.Partition, error) {
+	s.once.Do(s.took)
+	return s.diary.Flush(ctx, names)
+}
+
+// A partition that is lost and assigned anew while marks are written has other marks then:
+// the position of before is not committed.
+func TestPositionsOfALostAssignment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		kept := &slow{took: func() {
+			s.events <- kafka.Events{Lost: []kafka.Partition{at(0)}, Assigned: []kafka.Partition{at(0)}}
+			time.Sleep(time.Second)
+		}}
+		options := s.options(succeed)
+		options.Ledger = kept
+		s.events <- kafka.Events{Assigned: []kafka.Partition{at(0), at(1)}}
+		s.events <- kafka.Events{Records: append(records(0, 0, 3), records(1, 0, 5)...)}
+		c, err := consumer.Start(t.Context(), options)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.NoError(t, c.Stop(t.Context()))
+		var commits []string
+		for _, call := range s.noted() {
+			if strings.HasPrefix(call, "commit") {
+				commits = append(commits, call)
+			}
+		}
+		assert.Equal(t, []string{"commit [{{orders 1} 5}]"}, commits)
+	})
 }
 
 // Each commit comes after a flush that began when its events had ended.

@@ -42,7 +42,7 @@ func Decode(record *kafka.Record, now time.Time) (*Event, *Invalid) {
 		Topic:     record.Topic,
 		Partition: record.Partition,
 		Offset:    record.Offset,
-		Timestamp: instant(record.Timestamp, now),
+		Timestamp: Instant(record.Timestamp, now),
 		Payload:   record.Value,
 		Key:       key,
 		Headers:   record.Headers,
@@ -68,7 +68,8 @@ func Decode(record *kafka.Record, now time.Time) (*Event, *Invalid) {
 	return made, nil
 }
 
-func instant(timestamp int64, now time.Time) int64 {
+// Instant is the time of an event whose record has a timestamp.
+func Instant(timestamp int64, now time.Time) int64 {
 	if timestamp == -1 {
 		timestamp = now.UnixMilli()
 	}

@@ -138,6 +138,12 @@ func (s *Set) Positions(list []kafka.Position) []kafka.Position {
 	return list
 }
 
+// Sending tells whether a position is still that of the assignment that Positions gave it for.
+func (s *Set) Sending(position kafka.Position) bool {
+	p := s.part(position.Partition)
+	return p != nil && p.sending >= 0 && p.sending == position.Offset
+}
+
 // Withhold takes back a position that Positions gave: it is not to be committed yet.
 func (s *Set) Withhold(name kafka.Partition) {
 	if p := s.part(name); p != nil {

@@ -3,8 +3,7 @@
 from prosody.admin import AdminClient
 from prosody.call import Call
 from prosody.client import ProsodyClient
-from prosody.context import Context
-from prosody.demand import Demand, DemandKind
+from prosody.context import Context, Demand, DemandKind
 from prosody.errors import (
     EventHandlerError,
     NullValueError,
@@ -18,8 +17,10 @@ from prosody.errors import (
     transient,
 )
 from prosody.handler import EventHandler
-from prosody.message import ExciseMessage, Header, JSONInput, JSONValue, Message
+from prosody.handles import DequeHandle, MapHandle, SetHandle, StoreOutcome, ValueHandle
+from prosody.message import ExciseMessage, Header, JSONInput, JSONValue, Message, Timer
 from prosody.options import Options
+from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
 from prosody.request import (
     Failure,
     FormatMismatch,
@@ -30,25 +31,15 @@ from prosody.request import (
     Success,
     Timeout,
 )
-from prosody.scans import Scan
+from prosody.scans import Direction, Scan
 from prosody.state import (
     DequeDefinition,
-    DequeState,
-    Direction,
     MapDefinition,
-    MapState,
     MessageDequeDefinition,
     MessageMapDefinition,
     MessageValueDefinition,
-    PublishedDeque,
-    PublishedMap,
-    PublishedSet,
-    PublishedValue,
     SetDefinition,
-    SetState,
-    StoreOutcome,
     ValueDefinition,
-    ValueState,
     deque,
     map,
     message_deque,
@@ -58,7 +49,6 @@ from prosody.state import (
     value,
 )
 from prosody.telemetry import flush_telemetry, shutdown_telemetry
-from prosody.timer import Timer
 
 __all__ = [
     "AdminClient",
@@ -67,7 +57,7 @@ __all__ = [
     "Demand",
     "DemandKind",
     "DequeDefinition",
-    "DequeState",
+    "DequeHandle",
     "Direction",
     "EventHandler",
     "EventHandlerError",
@@ -80,7 +70,7 @@ __all__ = [
     "JSONValue",
     "MalformedResponse",
     "MapDefinition",
-    "MapState",
+    "MapHandle",
     "Message",
     "MessageDequeDefinition",
     "MessageMapDefinition",
@@ -99,7 +89,7 @@ __all__ = [
     "ResponseError",
     "Scan",
     "SetDefinition",
-    "SetState",
+    "SetHandle",
     "StateError",
     "StoreOutcome",
     "Success",
@@ -108,7 +98,7 @@ __all__ = [
     "TransientError",
     "TransientStateError",
     "ValueDefinition",
-    "ValueState",
+    "ValueHandle",
     "deque",
     "flush_telemetry",
     "map",

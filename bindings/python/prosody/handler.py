@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic
 
 from prosody.context import Context
-from prosody.message import ExciseMessage, JSONValue, Message
-from prosody.timer import Timer
+from prosody.message import ExciseMessage, JSONValue, Message, Timer
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from prosody import native
-from prosody.timer import Timer
+from prosody.message import Timer
 
 Place: TypeAlias = tuple[bytes, bytes]
 """The W3C form of a span: traceparent and tracestate."""

@@ -226,6 +226,9 @@ func (d *deferral) load(invocation *pipeline.Invocation, data []byte) (found *ev
 			return nil, false, &r.record, errors.New("the log was made anew: another key is at its offset")
 		}
 		timestamp := r.record.Timestamp
+		if event.Instant(read.Timestamp, time.UnixMilli(timestamp)) != timestamp {
+			return nil, false, &r.record, errors.New("the log was made anew: another record of the key is at its offset")
+		}
 		r.record = *read
 		r.record.Timestamp = timestamp
 	}

@@ -28,7 +28,7 @@ func TestLargePayloadsComeFromTheLog(t *testing.T) {
 			if tries++; tries == 1 {
 				return nil, &kafka.Error{Code: kafka.TimedOut, Text: "no answer"}
 			}
-			return &kafka.Record{Topic: at.Topic, Partition: at.Index, Offset: offset, Timestamp: 5, Key: []byte("k"),
+			return &kafka.Record{Topic: at.Topic, Partition: at.Index, Offset: offset, Timestamp: message.Timestamp, Key: []byte("k"),
 				Value: []byte(large), Headers: message.Headers}, nil
 		}
 		b.handle(message)
@@ -40,19 +40,31 @@ func TestLargePayloadsComeFromTheLog(t *testing.T) {
 	})
 }
 
-func TestAnotherKeyAtItsOffsetIsALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t, nil)
-		large := `"` + strings.Repeat("x", 70_000) + `"`
-		b.script = failing(large, 1, Fail("boom"))
-		b.read = func(at kafka.Partition, offset int64) (*kafka.Record, error) {
-			return &kafka.Record{Topic: at.Topic, Partition: at.Index, Offset: offset, Key: []byte("other"), Value: []byte(large)}, nil
-		}
-		b.handle(b.message(large))
-		assert.Equal(t, pipeline.Permanent, b.retry())
-		assert.Len(t, b.lines, 1)
-		assert.Zero(t, b.due)
-	})
+func TestAnotherRecordAtItsOffsetIsALoss(t *testing.T) {
+	for _, change := range []func(*kafka.Record){
+		func(r *kafka.Record) { r.Key = []byte("other") },
+		func(r *kafka.Record) { r.Timestamp++ },
+		func(r *kafka.Record) { r.Timestamp-- },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, nil)
+			large := `"` + strings.Repeat("x", 70_000) + `"`
+			b.script = failing(large, 1, Fail("boom"))
+			message := b.message(large)
+			b.read = func(at kafka.Partition, offset int64) (*kafka.Record, error) {
+				record := &kafka.Record{
+					Topic: at.Topic, Partition: at.Index, Offset: offset, Timestamp: message.Timestamp, Key: []byte("k"), Value: []byte(large),
+				}
+				change(record)
+				return record, nil
+			}
+			b.handle(message)
+			assert.Equal(t, pipeline.Permanent, b.retry())
+			assert.Len(t, b.lines, 1)
+			assert.Contains(t, b.log.String(), "made anew")
+			assert.Zero(t, b.due)
+		})
+	}
 }
 
 func TestLostRecordsAreDeadLetters(t *testing.T) {

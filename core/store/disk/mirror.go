@@ -98,7 +98,6 @@ func (m *Mirror) Kept(slots []store.Slot) ([][]byte, bool) {
 			return nil, false
 		}
 	}
-	m.cache.rows.note(len(slots), 0)
 	return values, true
 }
 
@@ -133,7 +132,6 @@ func (m *Mirror) Get(ctx context.Context, slots []store.Slot, read func(context.
 			missing, asked = append(missing, i), append(asked, slot)
 		}
 	}
-	m.cache.rows.note(len(slots)-len(missing), len(missing))
 	if len(missing) == 0 {
 		return values, nil
 	}
@@ -162,10 +160,8 @@ func (m *Mirror) Scan(ctx context.Context, over store.Range, backward bool, limi
 	}
 	rows, more, changes, known := m.scan(over, backward, limit)
 	if known {
-		m.cache.rows.note(1, 0)
 		return rows, more, nil
 	}
-	m.cache.rows.note(0, 1)
 	id := m.identity()
 	rows, more, err := read(ctx)
 	if err != nil {
@@ -250,7 +246,7 @@ func (m *Mirror) learn(changes, id uint64, batch *leveldb.Batch, name string, le
 	if m.changes != changes || m.changes%2 == 1 || m.id != id || m.generation == nil {
 		return
 	}
-	if !m.cache.write(m.generation, batch, batch.Len()) {
+	if !m.cache.write(m.generation, batch) {
 		m.forget()
 		return
 	}
@@ -318,7 +314,7 @@ func (m *Mirror) follow(batch store.Batch) bool {
 	if g == nil {
 		return false
 	}
-	made, entries := &leveldb.Batch{}, 0
+	made := &leveldb.Batch{}
 	for _, over := range batch.Ranges {
 		if over.Kind != store.Cell {
 			continue
@@ -344,10 +340,9 @@ func (m *Mirror) follow(batch store.Batch) bool {
 	for _, put := range batch.Puts {
 		if put.Kind == store.Cell {
 			made.Put(place(m.id, put.Name, put.Coordinate), present(put.Data))
-			entries++
 		}
 	}
-	return m.cache.write(g, made, entries)
+	return m.cache.write(g, made)
 }
 
 // place is the key of a row. Rows of a collection are in the order of their coordinates.
