@@ -39,7 +39,6 @@ step() {  # name limit command...: runs it with its output in a log, notes the o
   fi
   failed+=("$name")
   printf 'FAIL  %-24s %4d s  exit %d, log %s\n' "$name" $((SECONDS - began)) "$rc" "${log#"$root/"}"
-  tail -n 40 "$log" | sed 's/^/      | /'
   return 1
 }
 
@@ -162,8 +161,14 @@ services_down() {
 
 # --------------------------------------------------------------------------------- run
 
+# The ends of the logs of what failed come last, short: who shows the output may cut it.
 report() {
+  local name
   services_down >"$logs/down.log" 2>&1
+  for name in "${failed[@]}"; do
+    echo "--- end of $name.log"
+    tail -n 25 "$logs/$name.log" | cut -c1-160 | tail -c 1500
+  done
   ((${#failed[@]} == 0)) || printf 'failed: %s\n' "${failed[*]}"
   printf '%d passed, %d failed\n' "${#passed[@]}" "${#failed[@]}"
 }

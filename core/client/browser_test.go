@@ -40,7 +40,7 @@ func TestChromiumShowsThePage(t *testing.T) {
 	}
 	document := chromium(t, client, "--dump-dom")
 	for _, text := range []string{
-		`<span id="badge" class="badge good" role="status">running</span>`, `<h1 id="name">shop</h1>`, ">failing</td>", ">later</td>",
+		`<span id="badge" class="badge good" role="status">running</span>`, `<h1 id="name">shop</h1>`, ">failing</td>", ">later</td>", ">disk: keys</td>",
 		"the &lt;b&gt;bank&lt;/b&gt; does not answer", "&lt;img src=x onerror=", ">live</span>",
 	} {
 		assert.Contains(t, document, text)

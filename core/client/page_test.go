@@ -75,6 +75,19 @@ func TestTheStatusTellsWhatEachKeyDoes(t *testing.T) {
 	assert.Equal(t, 1, deferred)
 }
 
+// Who reads the JSON need not tell a list without entries from none.
+func TestListsOfAnIdleClientAreEmpty(t *testing.T) {
+	client := open(t, map[string]string{"probe_port": "0"})
+	require.NoError(t, client.Subscribe(t.Context(), succeed))
+	status, body := fetch(t, client, "/status", "")
+	require.Equal(t, http.StatusOK, status)
+	var told map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal([]byte(body), &told))
+	for _, name := range []string{"running_keys", "waiting_keys", "deferred_keys", "timers_due", "stalled", "outages"} {
+		assert.Equal(t, "[]", string(told[name]), name)
+	}
+}
+
 func TestNoViewShowsAPayload(t *testing.T) {
 	client, release := busy(t)
 	defer release()

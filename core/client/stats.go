@@ -74,7 +74,17 @@ func (c *Client) Status() *page.Status {
 		status.Running, status.Waiting = running.consumer.Keys(shown)
 		status.Deferred, status.Due = running.keep.board.Snapshot(shown), running.keep.timers.Next(shown)
 	}
+	status.Running, status.Waiting = listed(status.Running), listed(status.Waiting)
+	status.Deferred, status.Due = listed(status.Deferred), listed(status.Due)
 	return status
+}
+
+// listed makes a list of none an empty one, which JSON tells from null.
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
 
 // last gives the facts of a client that is over, with those of its last consumer.

@@ -12,6 +12,7 @@ import (
 	"prosody/core/fault"
 	"prosody/core/kafka"
 	"prosody/core/store"
+	"prosody/core/store/disk"
 )
 
 // Keeper keeps the records of one consumer.
@@ -72,9 +73,10 @@ type Facts struct {
 	Hits      int64 `json:"hits"`      // uses of a record that memory answered
 	Loads     int64 `json:"loads"`     // those that read it from the store or the disk cache
 	Recalls   int64 `json:"recalls"`   // those of the disk cache
-	Disk      int64 `json:"disk"`      // bytes of the disk cache
 	Commits   int64 `json:"commits"`   // writes of changes
 	Failures  int64 `json:"failures"`  // of these writes
+
+	Disk *disk.Facts `json:"disk,omitempty"` // nil: there is no disk cache
 }
 
 // Stats tells how many keys are in memory, their bytes, and how many have marks that
@@ -90,7 +92,7 @@ func (k *Keeper) Snapshot() Facts {
 	keys, bytes, behind := k.Stats()
 	return Facts{
 		Loaded: keys, Bytes: bytes, Unwritten: behind,
-		Recalls: k.recalls.Load(), Disk: k.options.Disk.Bytes(),
+		Recalls: k.recalls.Load(), Disk: k.options.Disk.Snapshot(),
 		Hits: k.hits.Load(), Loads: k.loads.Load(), Commits: k.commits.Load(), Failures: k.failures.Load(),
 	}
 }

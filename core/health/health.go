@@ -38,7 +38,7 @@ func At(part Part, at kafka.Partition, text string) Reason {
 
 // Texts gives the texts of reasons.
 func Texts(reasons []Reason) []string {
-	var list []string
+	list := make([]string, 0, len(reasons))
 	for _, each := range reasons {
 		list = append(list, each.Text)
 	}

@@ -43,6 +43,9 @@ type Site struct {
 	Page    http.Handler // at / and /status; nil: none
 }
 
+// answering bounds an answer: /metrics of thousands of partitions takes seconds on a busy machine.
+const answering = 20 * time.Second
+
 // Listen starts a probe server: on all interfaces when host is empty. Port 0 takes a free
 // one.
 func Listen(host string, port int, site Site, log *slog.Logger) (*Probe, error) {
@@ -54,7 +57,7 @@ func Listen(host string, port int, site Site, log *slog.Logger) (*Probe, error) 
 		server: &http.Server{
 			Handler:           site.routes(),
 			ReadHeaderTimeout: 5 * time.Second,
-			WriteTimeout:      5 * time.Second,
+			WriteTimeout:      answering,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
 		port: listener.Addr().(*net.TCPAddr).Port,

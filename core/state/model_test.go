@@ -386,21 +386,37 @@ func runModel(t *testing.T, on store.Store, seed uint64, steps int, bytes int64,
 	t.Logf("seed %d: %d steps, %v", seed, m.steps, m.store.Calls())
 }
 
-// Random operations with failures, commits, rollbacks, crashes and changes of owner agree
-// with plain values, maps and slices: with all in memory, with hardly any, with few keys, and with
-// the disk cache.
-func TestAgreesWithAPlainModel(t *testing.T) {
-	steps := 40000
+// runModels makes the runs of a store: with all in memory, with hardly any, with few keys, and with
+// the disk cache. PROSODY_MODEL_STEPS says how many steps each of the five has.
+func runModels(t *testing.T, on store.Store, steps int) {
 	if text := os.Getenv("PROSODY_MODEL_STEPS"); text != "" {
-		steps, _ = strconv.Atoi(text)
+		var err error
+		steps, err = strconv.Atoi(text)
+		require.NoError(t, err, "PROSODY_MODEL_STEPS")
 	}
 	seed := rand.Uint64()
-	runModel(t, nil, seed, steps, 0, 20, false)
-	runModel(t, nil, seed+1, steps, 3000, 60, false)
-	runModel(t, nil, seed+2, steps, 0, 150, false)
-	runModel(t, nil, seed+3, steps, 0, 60, true)
-	runModel(t, nil, seed+4, steps, 3000, 60, true)
+	for i, run := range []struct {
+		name  string
+		bytes int64
+		keys  int
+		disk  bool
+	}{
+		{"memory", 0, 20, false},
+		{"narrow", 3000, 60, false},
+		{"many", 0, 150, false},
+		{"disk", 0, 60, true},
+		{"narrow disk", 3000, 60, true},
+	} {
+		t.Run(run.name, func(t *testing.T) {
+			t.Parallel()
+			runModel(t, on, seed+uint64(i), steps, run.bytes, run.keys, run.disk)
+		})
+	}
 }
+
+// Random operations with failures, commits, rollbacks, crashes and changes of owner agree
+// with plain values, maps and slices.
+func TestAgreesWithAPlainModel(t *testing.T) { runModels(t, nil, 40_000) }
 
 // The same on Cassandra.
 func TestAgreesOnCassandra(t *testing.T) {
@@ -414,7 +430,5 @@ func TestAgreesOnCassandra(t *testing.T) {
 	opened, err := cassandra.Open(t.Context(), cassandra.Options{Nodes: nodes, Keyspace: "prosody_state_test"})
 	require.NoError(t, err, "Cassandra must answer at %v (PROSODY_TEST_CASSANDRA); -short leaves it out", nodes)
 	t.Cleanup(func() { require.NoError(t, opened.Close()) })
-	seed := rand.Uint64()
-	runModel(t, opened, seed, 3000, 0, 20, false)
-	runModel(t, opened, seed+1, 3000, 3000, 60, true)
+	runModels(t, opened, 20_000)
 }

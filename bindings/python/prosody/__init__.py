@@ -3,7 +3,8 @@
 from prosody.admin import AdminClient
 from prosody.call import Call
 from prosody.client import ProsodyClient
-from prosody.context import Context, Demand, DemandKind
+from prosody.context import Context
+from prosody.demand import Demand, DemandKind
 from prosody.errors import (
     EventHandlerError,
     NullValueError,
@@ -17,10 +18,8 @@ from prosody.errors import (
     transient,
 )
 from prosody.handler import EventHandler
-from prosody.handles import DequeHandle, MapHandle, SetHandle, StoreOutcome, ValueHandle
-from prosody.message import ExciseMessage, Header, JSONInput, JSONValue, Message, Timer
+from prosody.message import ExciseMessage, Header, JSONInput, JSONValue, Message
 from prosody.options import Options
-from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
 from prosody.request import (
     Failure,
     FormatMismatch,
@@ -31,15 +30,25 @@ from prosody.request import (
     Success,
     Timeout,
 )
-from prosody.scans import Direction, Scan
+from prosody.scans import Scan
 from prosody.state import (
     DequeDefinition,
+    DequeState,
+    Direction,
     MapDefinition,
+    MapState,
     MessageDequeDefinition,
     MessageMapDefinition,
     MessageValueDefinition,
+    PublishedDeque,
+    PublishedMap,
+    PublishedSet,
+    PublishedValue,
     SetDefinition,
+    SetState,
+    StoreOutcome,
     ValueDefinition,
+    ValueState,
     deque,
     map,
     message_deque,
@@ -49,6 +58,7 @@ from prosody.state import (
     value,
 )
 from prosody.telemetry import flush_telemetry, shutdown_telemetry
+from prosody.timer import Timer
 
 __all__ = [
     "AdminClient",
@@ -57,7 +67,7 @@ __all__ = [
     "Demand",
     "DemandKind",
     "DequeDefinition",
-    "DequeHandle",
+    "DequeState",
     "Direction",
     "EventHandler",
     "EventHandlerError",
@@ -70,7 +80,7 @@ __all__ = [
     "JSONValue",
     "MalformedResponse",
     "MapDefinition",
-    "MapHandle",
+    "MapState",
     "Message",
     "MessageDequeDefinition",
     "MessageMapDefinition",
@@ -89,7 +99,7 @@ __all__ = [
     "ResponseError",
     "Scan",
     "SetDefinition",
-    "SetHandle",
+    "SetState",
     "StateError",
     "StoreOutcome",
     "Success",
@@ -98,7 +108,7 @@ __all__ = [
     "TransientError",
     "TransientStateError",
     "ValueDefinition",
-    "ValueHandle",
+    "ValueState",
     "deque",
     "flush_telemetry",
     "map",

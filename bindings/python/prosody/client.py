@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from prosody import codec, native, published, runtime
 from prosody.call import Call, Result
+from prosody.definition import DequeDefinition, MapDefinition, SetDefinition, ValueDefinition
 from prosody.handler import EventHandler, check
 from prosody.message import JSONInput
 from prosody.options import Options, settings
@@ -18,7 +19,6 @@ from prosody.port import Port, outgoing
 from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
 from prosody.record import Completion
 from prosody.request import Outcome
-from prosody.state import DequeDefinition, MapDefinition, SetDefinition, ValueDefinition
 from prosody.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -276,7 +276,10 @@ def _text(name: str, value: Any) -> bytes:
 def _headers(headers: Headers) -> Any:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     packed = []
-    for name, value in pairs:
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"headers: expected pairs of name and value, not {pair!r:.100}")
+        name, value = pair
         if not isinstance(name, str):
             raise TypeError(f"a header's name must be a str, not {type(name).__name__}")
         if isinstance(value, str):

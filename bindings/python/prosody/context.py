@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import enum
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from prosody import timers
 from prosody.call import Call
-from prosody.errors import ProsodyError
-from prosody.handles import DequeHandle, Handle, MapHandle, SetHandle, ValueHandle, bind
-from prosody.message import Message
-from prosody.record import FLAG_FAILURE
-from prosody.state import (
+from prosody.definition import (
     DequeDefinition,
     MapDefinition,
     MessageDequeDefinition,
@@ -23,27 +17,17 @@ from prosody.state import (
     SetDefinition,
     ValueDefinition,
 )
+from prosody.demand import Demand, DemandKind
+from prosody.errors import ProsodyError
+from prosody.handles import DequeState, Handle, MapState, SetState, ValueState, bind
+from prosody.message import Message
+from prosody.record import FLAG_FAILURE
 
 if TYPE_CHECKING:
     from prosody.port import Port
 
 T = TypeVar("T")
 P = TypeVar("P")
-
-
-class DemandKind(str, enum.Enum):
-    """Why an event is handled."""
-
-    NORMAL = "normal"
-    FAILURE = "failure"
-
-
-@dataclass(frozen=True)
-class Demand:
-    """Why an event is handled: for the first time, or again after a failure."""
-
-    kind: DemandKind
-    retry: int
 
 
 _FIRST = Demand(DemandKind.NORMAL, 0)
@@ -122,19 +106,19 @@ class Context:
         return Call(future, "on_cancel")
 
     @overload
-    def state(self, definition: ValueDefinition[T]) -> ValueHandle[T]: ...
+    def state(self, definition: ValueDefinition[T]) -> ValueState[T]: ...
     @overload
-    def state(self, definition: MapDefinition[T]) -> MapHandle[T]: ...
+    def state(self, definition: MapDefinition[T]) -> MapState[T]: ...
     @overload
-    def state(self, definition: SetDefinition) -> SetHandle: ...
+    def state(self, definition: SetDefinition) -> SetState: ...
     @overload
-    def state(self, definition: DequeDefinition[T]) -> DequeHandle[T]: ...
+    def state(self, definition: DequeDefinition[T]) -> DequeState[T]: ...
     @overload
-    def state(self, definition: MessageValueDefinition[P]) -> ValueHandle[Message[P]]: ...
+    def state(self, definition: MessageValueDefinition[P]) -> ValueState[Message[P]]: ...
     @overload
-    def state(self, definition: MessageMapDefinition[P]) -> MapHandle[Message[P]]: ...
+    def state(self, definition: MessageMapDefinition[P]) -> MapState[Message[P]]: ...
     @overload
-    def state(self, definition: MessageDequeDefinition[P]) -> DequeHandle[Message[P]]: ...
+    def state(self, definition: MessageDequeDefinition[P]) -> DequeState[Message[P]]: ...
     def state(self, definition: Any) -> Any:
         """A collection of the event's key, of those that the client was made with."""
         handles = self._handles

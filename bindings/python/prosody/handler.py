@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic
 
 from prosody.context import Context
-from prosody.message import ExciseMessage, JSONValue, Message, Timer
+from prosody.message import ExciseMessage, JSONValue, Message
+from prosody.timer import Timer
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

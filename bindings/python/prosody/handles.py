@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from prosody import items as payloads
 from prosody import native, scans
 from prosody.call import Done, Result
+from prosody.definition import Definition
 from prosody.errors import PermanentStateError, TransientStateError
 from prosody.scans import DequeQuery, Direction, KeyQuery, Scan, Way
-from prosody.state import Definition
 from prosody.store import NOTHING, OVER, SETTLED, Store
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Handle:
         return f"<{type(self).__name__} {self._definition.name!r}>"
 
 
-class ValueHandle(Handle, Generic[T]):
+class ValueState(Handle, Generic[T]):
     """One value."""
 
     __slots__ = ()
@@ -164,7 +164,7 @@ class ValueHandle(Handle, Generic[T]):
         return self._store.put("set", self._library.value_set, self._token, self._items, value)
 
 
-class MapHandle(Handle, Generic[V]):
+class MapState(Handle, Generic[V]):
     """A map. Its keys are in the order of their UTF-8 bytes."""
 
     __slots__ = ()
@@ -244,7 +244,7 @@ class MapHandle(Handle, Generic[V]):
         return self.keys()
 
 
-class SetHandle(Handle):
+class SetState(Handle):
     """A set of texts, in the order of their UTF-8 bytes."""
 
     __slots__ = ()
@@ -277,7 +277,7 @@ class SetHandle(Handle):
         return self.members()
 
 
-class DequeHandle(Handle, Generic[T]):
+class DequeState(Handle, Generic[T]):
     """A double-ended queue."""
 
     __slots__ = ()
@@ -363,10 +363,10 @@ class DequeHandle(Handle, Generic[T]):
 
 
 _HANDLES: dict[str, type[Handle]] = {
-    "value": ValueHandle,
-    "map": MapHandle,
-    "set": SetHandle,
-    "deque": DequeHandle,
+    "value": ValueState,
+    "map": MapState,
+    "set": SetState,
+    "deque": DequeState,
 }
 
 

@@ -1,4 +1,4 @@
-"""What a handler receives: messages, excise records, timers and their parts."""
+"""What a handler receives: messages, excise records and their parts."""
 
 from __future__ import annotations
 
@@ -61,14 +61,6 @@ class ExciseMessage:
     headers: tuple[Header, ...] = field(default=(), compare=False)
     source_system: str | None = field(default=None, compare=False)
     response_requested: bool = field(default=False, compare=False)
-
-
-@dataclass(frozen=True)
-class Timer:
-    """A timer that has come due."""
-
-    key: str
-    time: datetime
 
 
 class Draft(Generic[P]):

@@ -93,6 +93,8 @@ def fail(bootstrap_servers: Servers, calls: Calls, name: str | None = None, time
     """
     if calls not in _CALLS:
         raise ValueError(f"calls must be one of {', '.join(_CALLS)}, not {calls!r}")
+    if isinstance(times, bool) or not isinstance(times, int):
+        raise TypeError(f"times must be an int, not {type(times).__name__}")
     place = native.view(None if name is None else name.encode())
     _call("mock_fail", _view(bootstrap_servers), _CALLS[calls], place, times)
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from prosody import native
 from prosody.call import Result
-from prosody.errors import PermanentStateError
-from prosody.handles import DequeHandle, Handle, MapHandle, SetHandle, ValueHandle, collection
-from prosody.handles import handle as make
-from prosody.options import nanoseconds
-from prosody.scans import DequeQuery, Direction, KeyQuery, Scan, Way
-from prosody.state import (
+from prosody.definition import (
     Definition,
     DequeDefinition,
     MapDefinition,
     SetDefinition,
     ValueDefinition,
 )
+from prosody.errors import PermanentStateError
+from prosody.handles import DequeState, Handle, MapState, SetState, ValueState, collection
+from prosody.handles import handle as make
+from prosody.options import nanoseconds
+from prosody.scans import DequeQuery, Direction, KeyQuery, Scan, Way
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -77,7 +77,7 @@ class PublishedValue(Published, Generic[T]):
 
     def get(self, key: str) -> Result[T | None]:
         """The value of a key, None when there is none."""
-        return self._ask(key, ValueHandle.get)
+        return self._ask(key, ValueState.get)
 
 
 class PublishedMap(Published, Generic[V]):
@@ -89,43 +89,43 @@ class PublishedMap(Published, Generic[V]):
     def get(self, key: str, name: str, default: D) -> Result[V | D]: ...
     def get(self, key: str, name: str, default: Any = None) -> Result[Any]:
         """An entry of a key's map, or the default when there is none."""
-        return self._ask(key, MapHandle.get, name, default)
+        return self._ask(key, MapState.get, name, default)
 
     def get_many(self, key: str, names: Iterable[str]) -> Result[list[V | None]]:
         """Entries of a key's map, in the order of the names."""
-        return self._ask(key, MapHandle.get_many, names)
+        return self._ask(key, MapState.get_many, names)
 
     def contains(self, key: str, name: str) -> Result[bool]:
         """Whether a key's map has an entry."""
-        return self._ask(key, MapHandle.contains, name)
+        return self._ask(key, MapState.contains, name)
 
     def contains_many(self, key: str, names: Iterable[str]) -> Result[list[bool]]:
         """Whether a key's map has each of the entries."""
-        return self._ask(key, MapHandle.contains_many, names)
+        return self._ask(key, MapState.contains_many, names)
 
     def is_empty(self, key: str) -> Result[bool]:
         """Whether a key's map has no entry."""
-        return self._ask(key, MapHandle.is_empty)
+        return self._ask(key, MapState.is_empty)
 
     def items(
         self, key: str, direction: Way = Direction.FORWARD, **query: Unpack[KeyQuery]
     ) -> Scan[tuple[str, V]]:
         """Walks over names and values."""
-        scan: Scan[tuple[str, V]] = self._walk(key, MapHandle.items, direction, query)
+        scan: Scan[tuple[str, V]] = self._walk(key, MapState.items, direction, query)
         return scan
 
     def keys(
         self, key: str, direction: Way = Direction.FORWARD, **query: Unpack[KeyQuery]
     ) -> Scan[str]:
         """Walks over names; values are not read."""
-        scan: Scan[str] = self._walk(key, MapHandle.keys, direction, query)
+        scan: Scan[str] = self._walk(key, MapState.keys, direction, query)
         return scan
 
     def values(
         self, key: str, direction: Way = Direction.FORWARD, **query: Unpack[KeyQuery]
     ) -> Scan[V]:
         """Walks over values, in the order of their names."""
-        scan: Scan[V] = self._walk(key, MapHandle.values, direction, query)
+        scan: Scan[V] = self._walk(key, MapState.values, direction, query)
         return scan
 
 
@@ -134,21 +134,21 @@ class PublishedSet(Published):
 
     def contains(self, key: str, member: str) -> Result[bool]:
         """Whether a key's set has a member."""
-        return self._ask(key, SetHandle.contains, member)
+        return self._ask(key, SetState.contains, member)
 
     def contains_many(self, key: str, members: Iterable[str]) -> Result[list[bool]]:
         """Whether a key's set has each of the members."""
-        return self._ask(key, SetHandle.contains_many, members)
+        return self._ask(key, SetState.contains_many, members)
 
     def is_empty(self, key: str) -> Result[bool]:
         """Whether a key's set has no member."""
-        return self._ask(key, SetHandle.is_empty)
+        return self._ask(key, SetState.is_empty)
 
     def members(
         self, key: str, direction: Way = Direction.FORWARD, **query: Unpack[KeyQuery]
     ) -> Scan[str]:
         """Walks over the members."""
-        scan: Scan[str] = self._walk(key, SetHandle.members, direction, query)
+        scan: Scan[str] = self._walk(key, SetState.members, direction, query)
         return scan
 
 
@@ -157,29 +157,29 @@ class PublishedDeque(Published, Generic[T]):
 
     def get(self, key: str, index: int) -> Result[T | None]:
         """The value at an index; a negative one counts from the back. None outside."""
-        return self._ask(key, DequeHandle.get, index)
+        return self._ask(key, DequeState.get, index)
 
     def size(self, key: str) -> Result[int]:
         """How many values there are."""
-        return self._ask(key, DequeHandle.size)
+        return self._ask(key, DequeState.size)
 
     def is_empty(self, key: str) -> Result[bool]:
         """Whether there is no value."""
-        return self._ask(key, DequeHandle.is_empty)
+        return self._ask(key, DequeState.is_empty)
 
     def peek(self, key: str) -> Result[T | None]:
         """The value at the back."""
-        return self._ask(key, DequeHandle.peek)
+        return self._ask(key, DequeState.peek)
 
     def peekleft(self, key: str) -> Result[T | None]:
         """The value at the front."""
-        return self._ask(key, DequeHandle.peekleft)
+        return self._ask(key, DequeState.peekleft)
 
     def values(
         self, key: str, direction: Way = Direction.FORWARD, **query: Unpack[DequeQuery]
     ) -> Scan[T]:
         """Walks over the values, front to back."""
-        scan: Scan[T] = self._walk(key, DequeHandle.values, direction, query)
+        scan: Scan[T] = self._walk(key, DequeState.values, direction, query)
         return scan
 
 

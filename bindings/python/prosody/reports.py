@@ -8,7 +8,8 @@ import os
 from typing import Any
 
 from prosody.errors import EventHandlerError
-from prosody.message import ExciseMessage, Timer
+from prosody.message import ExciseMessage
+from prosody.timer import Timer
 
 _log = logging.getLogger("prosody.sentry")
 _sdk: Any = None  # False: there is none

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from prosody import codec, errors, native, record, reports, tracing
 from prosody.context import Context
 from prosody.handler import EventHandler
-from prosody.message import Draft, ExciseMessage, Message, Timer
+from prosody.message import Draft, ExciseMessage, Message
 from prosody.queue import LoopQueue
+from prosody.timer import Timer
 
 if TYPE_CHECKING:
     from prosody.port import Port

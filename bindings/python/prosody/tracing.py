@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from prosody import native
-from prosody.message import Timer
+from prosody.timer import Timer
 
 Place: TypeAlias = tuple[bytes, bytes]
 """The W3C form of a span: traceparent and tracestate."""

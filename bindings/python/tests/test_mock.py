@@ -67,11 +67,22 @@ async def test_wrong_arguments_raise_at_the_call(
 
 @pytest.mark.parametrize(
     "headers",
-    [[(1, b"")], [("a", 1)], [("a", "\ud800")], [("\udcff", b"")], 5, ["ab", "c"], [("a\0", b"")]],
+    [
+        [(1, b"")],
+        [("a", 1)],
+        [("a", "\ud800")],
+        [("\udcff", b"")],
+        5,
+        ["ab"],
+        b"ab",
+        [None],
+        [("a", b"", b"")],
+        [("a\0", b"")],
+    ],
 )
 async def test_wrong_headers_are_refused(options: dict[str, Any], headers: Any) -> None:
     async with await ProsodyClient.create(**options) as client:
-        with pytest.raises((TypeError, ValueError)):
+        with pytest.raises((TypeError, ValueError), match=r"header|surrogates|iterable"):
             await client.send("t", "k", 1, headers=headers)
 
 

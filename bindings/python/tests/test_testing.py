@@ -223,6 +223,28 @@ async def test_what_cannot_start_leaves_nothing(prosody_service: type[Service]) 
         service.sent("orders")
 
 
+async def test_a_class_makes_the_handler(prosody_service: type[Service]) -> None:
+    class Plain(Window):
+        __init__ = object.__init__  # type: ignore[assignment]
+
+    for make in (Window, Plain):
+        async with prosody_service(make, topics="orders", state_collections=[SEEN]) as service:
+            assert type(service.handler) is make
+
+
+@pytest.mark.parametrize("wrong", [None, 5, object()])
+async def test_what_is_no_handler(prosody_service: type[Service], wrong: Any) -> None:
+    with pytest.raises(TypeError, match="handler must be an EventHandler or a function that"):
+        prosody_service(wrong, topics="orders")
+
+
+@pytest.mark.parametrize("wrong", [None, "x", 1.5, True])
+async def test_how_often_to_fail(prosody_service: type[Service], wrong: Any) -> None:
+    async with prosody_service(Totals(), topics="orders", **KEPT) as service:
+        with pytest.raises(TypeError, match="times must be an int, not "):
+            service.fail("write", times=wrong)
+
+
 async def test_services_are_apart(prosody_service: type[Service]) -> None:
     async with (
         prosody_service(Totals(), topics="orders", **KEPT) as one,

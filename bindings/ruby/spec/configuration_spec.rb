@@ -81,6 +81,11 @@ RSpec.describe Prosody::Configuration do
     expect(set(:state_collections, { name: "b" })).to eq([{ name: "b" }])
   end
 
+  it "takes properties of librdkafka as a Hash" do
+    expect(set(:kafka, { "client.rack": :a, "retries" => 5 })).to eq("client.rack" => "a", "retries" => "5")
+    expect { set(:kafka, "retries=5") }.to raise_error(ArgumentError, /kafka: String, expected a Hash/)
+  end
+
   it "shows no values, which may be secret" do
     expect(described_class.new(cassandra_password: "geheim").inspect).not_to include("geheim")
   end

@@ -109,6 +109,11 @@ RSpec.describe "keyed state" do
           [-> { state.get(wrong) }, -> { state[wrong] = 1 }, -> { state.delete(wrong) }, -> { state.key?(wrong) },
            -> { state.get_many([wrong]) }].each { |call| expect(&call).to raise_error(TypeError, /expected a String/) }
         end
+        ["ab", 5, nil].each do |wrong|
+          [-> { state.get_many(wrong) }, -> { state.contains_many(wrong) }].each do |call|
+            expect(&call).to raise_error(TypeError, /keys: expected an Array, got/)
+          end
+        end
         expect { state.get("\xFF") }.to raise_error(ArgumentError, /not valid UTF-8/)
       end
     end

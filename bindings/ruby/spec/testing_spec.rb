@@ -117,7 +117,7 @@ RSpec.describe Prosody::Testing do
 
   it "makes calls fail" do
     handler = totals.new
-    service = prosody_service(handler, topics: "orders", timeout: 1, **kept)
+    service = prosody_service(handler, topics: "orders", timeout_s: 1, **kept)
     service.fail(:write, "a", times: 2)
     service.send_message("orders", "a", { n: 1 })
     service.idle
@@ -132,7 +132,9 @@ RSpec.describe Prosody::Testing do
       expect { service.idle }.to raise_error(Prosody::CallError, /1 records wait in orders:/)
     end
     eventually { service.state(total).get("a") == 2 }
+    service.fail("write", times: 0)
     expect { service.fail(:nothing) }.to raise_error(ArgumentError, /expected one of :read/)
+    expect { service.fail(:write, times: "x") }.to raise_error(ArgumentError, /times/)
   end
 
   %i[revoke lose].each do |how|
@@ -166,6 +168,16 @@ RSpec.describe Prosody::Testing do
     payloads.each_with_index { |payload, n| service.send_message("out", (n % 7).to_s, payload) }
     expect(service.sent("out").map(&:payload)).to eq(payloads)
     expect(service.sent("nothing")).to eq([])
+  end
+
+  it "makes the handler of a class, and refuses what is none" do
+    service = prosody_service(window, topics: "orders", state_collections: [seen], timeout: 7)
+    expect(service.handler).to be_a(window)
+    letters(service)
+    expect(prosody_service(totals, topics: "orders").handler).to be_a(totals)
+    [nil, 5, Object.new].each do |wrong|
+      expect { prosody_service(wrong, topics: "orders") }.to raise_error(ArgumentError, /handler must be an EventHandler/)
+    end
   end
 
   it "forgets all when it closes" do

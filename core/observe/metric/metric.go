@@ -119,6 +119,9 @@ func (r *Registry) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	return []metricdata.ScopeMetrics{scope}, nil
 }
 
+// patience is how long a look at the metrics may take: as long as Prometheus waits.
+const patience = 10 * time.Second
+
 // Page serves the metrics of one client as text for Prometheus, with those of the Go
 // runtime and the process.
 type Page struct {
@@ -145,7 +148,7 @@ func NewPage(source Source) (*Page, error) {
 	}
 	return &Page{
 		Handler: promhttp.HandlerFor(known, promhttp.HandlerOpts{
-			MaxRequestsInFlight: 4, Timeout: 4 * time.Second, EnableOpenMetrics: true,
+			MaxRequestsInFlight: 4, Timeout: patience, EnableOpenMetrics: true,
 		}),
 		provider: sdk.NewMeterProvider(sdk.WithReader(reader)),
 	}, nil

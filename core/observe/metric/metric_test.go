@@ -33,6 +33,7 @@ import (
 	"prosody/core/producer"
 	"prosody/core/respond"
 	"prosody/core/state"
+	"prosody/core/store/disk"
 	"prosody/core/tally"
 	"prosody/core/timer"
 )
@@ -74,8 +75,9 @@ func full() *observe.Facts {
 				{PartitionFact: partition.PartitionFact{Topic: "orders", Partition: 3}, End: -1, Lag: -1},
 			},
 		},
-		Timers:    &timer.Facts{Waiting: 5, Overdue: 1, Oldest: 3, Late: took(0.9)},
-		Keys:      &entity.Facts{Loaded: 6, Bytes: 700, Unwritten: 1, Hits: 3, Loads: 2, Commits: 5, Failures: 1},
+		Timers: &timer.Facts{Waiting: 5, Overdue: 1, Oldest: 3, Late: took(0.9)},
+		Keys: &entity.Facts{Loaded: 6, Bytes: 700, Unwritten: 1, Hits: 3, Loads: 2, Commits: 5, Failures: 1,
+			Disk: &disk.Facts{Bytes: 1 << 20, Limit: 1 << 30, Entries: 12, Keys: disk.Lookups{Hits: 2, Misses: 1}, Faults: 1}},
 		Cells:     &state.Facts{Hits: 4, Misses: 1, Cells: 9, Reads: took(0.01)},
 		Telemetry: &topic.Facts{Sent: 4, Dropped: 1},
 		Records:   &loader.Facts{Hits: 1, Reads: 2, Failures: 1},

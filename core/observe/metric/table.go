@@ -14,6 +14,7 @@ import (
 	"prosody/core/pipeline/mode"
 	"prosody/core/producer"
 	"prosody/core/state"
+	"prosody/core/store/disk"
 	"prosody/core/timer"
 )
 
@@ -86,6 +87,14 @@ func keys(read func(*entity.Facts, *points)) func(*observe.Facts, *points) {
 			read(f.Keys, to)
 		}
 	}
+}
+
+func onDisk(read func(*disk.Facts, *points)) func(*observe.Facts, *points) {
+	return keys(func(f *entity.Facts, to *points) {
+		if f.Disk != nil {
+			read(f.Disk, to)
+		}
+	})
 }
 
 func cells(read func(*state.Facts, *points)) func(*observe.Facts, *points) {
@@ -298,7 +307,7 @@ func storing() []instrument {
 			keys(func(f *entity.Facts, to *points) { to.count(f.Bytes) })},
 		{"prosody.state.keys.unwritten", "{key}", "Keys with done marks that are not written yet; offset commits wait for them.", level,
 			keys(func(f *entity.Facts, to *points) { to.count(int64(f.Unwritten)) })},
-		{"prosody.cache.lookups", "{lookup}", "Lookups by prosody.cache (keys, cells, records) and prosody.result (hit, miss).", counter,
+		{"prosody.cache.lookups", "{lookup}", "Lookups by prosody.cache (keys, cells, records, disk_keys, disk_rows) and prosody.result (hit, miss).", counter,
 			func(f *observe.Facts, to *points) {
 				cache := func(name string, hits, misses int64) {
 					to.count(hits, attribute.String("prosody.cache", name), attribute.String("prosody.result", "hit"))
@@ -306,6 +315,10 @@ func storing() []instrument {
 				}
 				if f.Keys != nil {
 					cache("keys", f.Keys.Hits, f.Keys.Loads)
+					if disk := f.Keys.Disk; disk != nil {
+						cache("disk_keys", disk.Keys.Hits, disk.Keys.Misses)
+						cache("disk_rows", disk.Rows.Hits, disk.Rows.Misses)
+					}
 				}
 				if f.Cells != nil {
 					cache("cells", f.Cells.Hits, f.Cells.Misses)
@@ -314,6 +327,14 @@ func storing() []instrument {
 					cache("records", f.Records.Hits, f.Records.Reads)
 				}
 			}},
+		{"prosody.cache.disk.size", "By", "Files of the disk cache.", level,
+			onDisk(func(f *disk.Facts, to *points) { to.count(f.Bytes) })},
+		{"prosody.cache.disk.limit", "By", "What these files may have (state_disk_cache_size).", level,
+			onDisk(func(f *disk.Facts, to *points) { to.count(f.Limit) })},
+		{"prosody.cache.disk.entries", "{entry}", "Keys and rows that these files were given; newer ones replace older.", level,
+			onDisk(func(f *disk.Facts, to *points) { to.count(f.Entries) })},
+		{"prosody.cache.disk.faults", "{fault}", "Faults of the disk cache; each has emptied it.", counter,
+			onDisk(func(f *disk.Facts, to *points) { to.count(f.Faults) })},
 		{"prosody.records.failures", "{read}", "Reads of old records that failed.", counter,
 			records(func(f *loader.Facts, to *points) { to.count(f.Failures) })},
 	}

@@ -78,6 +78,12 @@ const share = (hits, misses) => hits + misses ? percent(hits / (hits + misses)) 
 const caches = s => {
   const rows = [];
   if (s.keys) rows.push(["keys", number(s.keys.loaded), size(s.keys.bytes), share(s.keys.hits, s.keys.loads), number(s.keys.unwritten) + " marks unwritten"]);
+  if (s.keys && s.keys.disk) {
+    const d = s.keys.disk, full = d.bytes * 100 > d.limit * 95;
+    rows.push(["disk: keys", number(d.entries), size(d.bytes) + " of " + size(d.limit), share(d.keys.hits, d.keys.misses),
+      d.faults ? [number(d.faults) + " faults; see the log", "bad"] : full ? "full: the oldest go" : ""]);
+    rows.push(["disk: rows", "", "", share(d.rows.hits, d.rows.misses), ""]);
+  }
   if (s.state_cells) rows.push(["state cells", "–", "–", share(s.state_cells.hits, s.state_cells.misses), number(s.state_cells.cells) + " read from the store"]);
   if (s.records) rows.push(["old records", number(s.records.kept), "–", share(s.records.hits, s.records.reads), number(s.records.failures) + " reads failed"]);
   return rows;
@@ -94,13 +100,13 @@ const tables = s => {
   "None: another member of the group has them all, or the group is forming."));
   const keyed = [["partition"], ["key", "key"], ["event"], ["offset", "number"], ["age", "number"], ["behind it", "number"]];
   const line = k => [place(k), k.key, k.blocked ? [k.kind + ", stands still", "bad"] : k.kind, k.offset < 0 ? "–" : String(k.offset), span(k.age), number(k.waiting)];
-  made.push(table("Running", "oldest first, at most " + s.shown, keyed, (s.running_keys || []).map(line), "No handler runs."));
-  made.push(table("Waiting keys", "age of the record", keyed, (s.waiting_keys || []).map(line), "Nothing waits for a slot."));
+  made.push(table("Running", "oldest first, at most " + s.shown, keyed, (s.running_keys).map(line), "No handler runs."));
+  made.push(table("Waiting keys", "age of the record", keyed, (s.waiting_keys).map(line), "Nothing waits for a slot."));
   made.push(table("Deferred keys", "next retry first", [["partition"], ["key", "key"], ["events", "number"], ["attempts", "number"], ["next try", "number"], ["reason", "text"]],
-    (s.deferred_keys || []).map(d => [place(d), d.key, number(d.events), number(d.attempts), until(d.next, now), d.reason || "not known to this process"]),
+    (s.deferred_keys).map(d => [place(d), d.key, number(d.events), number(d.attempts), until(d.next, now), d.reason || "not known to this process"]),
     "No key is deferred."));
   made.push(table("Timers", number(s.timers.waiting) + " in memory; next first", [["partition"], ["key", "key"], ["due", "number"], ["at"]],
-    (s.timers_due || []).map(d => [place(d), d.key, d.fired ? ["runs", "good"] : until(d.due, now), new Date(d.due).toISOString().replace(".000Z", "Z")]),
+    (s.timers_due).map(d => [place(d), d.key, d.fired ? ["runs", "good"] : until(d.due, now), new Date(d.due).toISOString().replace(".000Z", "Z")]),
     "No timer is loaded."));
   made.push(table("Failures", "first deliveries of the last minutes", [["topic"], ["events", "number"], ["failed", "number"], ["rate", "number"], ["gate"]],
     (s.chain.gates || []).map(g => [g.topic, number(g.events), number(g.failures), percent(g.rate),
@@ -114,7 +120,7 @@ const tables = s => {
 };
 
 const show = s => {
-  const stuck = s.stalled || [], outages = s.outages || [];
+  const stuck = s.stalled, outages = s.outages;
   const [word, mark] = stuck.length ? ["stuck", "bad"] : outages.length ? ["blocked by an outage", "warn"] :
     s.state !== "running" ? [s.state, "warn"] : ["running", "good"];
   $("badge").textContent = word;

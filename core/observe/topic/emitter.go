@@ -69,9 +69,9 @@ type Emitter struct {
 	mutex  sync.RWMutex // closed, against Tell
 	closed bool
 
-	bytes, sent, dropped, failed atomic.Int64
-	muted                        atomic.Int64 // until then, in Unix nanoseconds
-	told                         atomic.Int64 // when the log was told last
+	bytes, taken, sent, dropped, failed atomic.Int64
+	muted                               atomic.Int64 // until then, in Unix nanoseconds
+	told                                atomic.Int64 // when the log was told last
 }
 
 // New makes an emitter.
@@ -124,10 +124,12 @@ func (e *Emitter) take(r *Record) bool {
 	}
 	size := r.size()
 	e.bytes.Add(size)
+	e.taken.Add(1)
 	select {
 	case e.queue <- r:
 		return true
 	default:
+		e.taken.Add(-1)
 		e.bytes.Add(-size)
 		return false
 	}
@@ -194,7 +196,9 @@ func (e *Emitter) Snapshot() Facts {
 	if e == nil {
 		return Facts{}
 	}
-	return Facts{Waiting: len(e.queue) + len(e.slots), Sent: e.sent.Load(), Dropped: e.dropped.Load(), Failed: e.failed.Load()}
+	facts := Facts{Sent: e.sent.Load(), Dropped: e.dropped.Load(), Failed: e.failed.Load()}
+	facts.Waiting = int(e.taken.Load() - facts.Sent - facts.Failed) // read last: none has ended that was not taken
+	return facts
 }
 
 // Close sends what waits, at most until ctx ends. What is left is counted as failed, which is no

@@ -45,6 +45,9 @@ type Cache struct {
 	options Options
 	bytes   atomic.Int64 // of all files
 	last    atomic.Uint64
+	keys    asked
+	rows    asked
+	faults  atomic.Int64
 
 	mutex       sync.Mutex
 	home        *home
@@ -91,14 +94,6 @@ func (c *Cache) Close() error {
 	return c.home.leave()
 }
 
-// Bytes is the size of all files.
-func (c *Cache) Bytes() int64 {
-	if c == nil {
-		return 0
-	}
-	return c.bytes.Load()
-}
-
 // Save keeps a note of a key with the mirror of its rows, instead of an older one. False: it
 // is not kept, and older ones are void.
 func (c *Cache) Save(key string, note []byte, mirror *Mirror) bool {
@@ -111,7 +106,7 @@ func (c *Cache) Save(key string, note []byte, mirror *Mirror) bool {
 	}
 	batch := &leveldb.Batch{}
 	batch.Put([]byte(noteOf+key), mirror.pack(note))
-	return c.write(g, batch)
+	return c.write(g, batch, 1)
 }
 
 // Remove makes the note of a key void.
@@ -122,7 +117,7 @@ func (c *Cache) Remove(key string) {
 	for _, g := range c.all() {
 		batch := &leveldb.Batch{}
 		batch.Delete([]byte(noteOf + key))
-		if !c.write(g, batch) {
+		if !c.write(g, batch, 0) {
 			return
 		}
 	}
@@ -134,6 +129,16 @@ func (c *Cache) Load(key string) ([]byte, *Mirror) {
 	if c == nil {
 		return nil, nil
 	}
+	note, mirror := c.load(key)
+	if note == nil {
+		c.keys.note(0, 1)
+	} else {
+		c.keys.note(1, 0)
+	}
+	return note, mirror
+}
+
+func (c *Cache) load(key string) ([]byte, *Mirror) {
 	all := c.all()
 	for i := len(all) - 1; i >= 0; i-- {
 		packed, ok := c.read(all[i], []byte(noteOf+key))
@@ -217,14 +222,15 @@ func (c *Cache) read(g *generation, key []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// write applies a batch. False: it failed, and all generations with it.
-func (c *Cache) write(g *generation, batch *leveldb.Batch) bool {
+// write applies a batch with so many entries. False: it failed, and all generations with it.
+func (c *Cache) write(g *generation, batch *leveldb.Batch, entries int) bool {
 	if err := g.write(batch); err != nil {
 		if !errors.Is(err, errGone) {
 			c.fail(err)
 		}
 		return false
 	}
+	g.entries.Add(int64(entries))
 	if c.bytes.Load() > c.options.Bytes {
 		c.shrink()
 	}
@@ -256,6 +262,7 @@ func (c *Cache) drop(err error) {
 	now := c.options.Clock.Now()
 	again := !c.away.IsZero() && now.Before(c.away.Add(pause))
 	c.away = now.Add(pause)
+	c.faults.Add(1)
 	c.clear()
 	if again {
 		return

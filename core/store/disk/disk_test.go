@@ -129,7 +129,7 @@ func TestBytesAreBounded(t *testing.T) {
 				}
 			}
 			assert.LessOrEqual(t, size, int64(most+most/2))
-			assert.LessOrEqual(t, c.Bytes(), int64(most+most/2))
+			assert.LessOrEqual(t, c.Snapshot().Bytes, int64(most+most/2))
 		}
 	}
 	assert.LessOrEqual(t, c.Generations(), 6)

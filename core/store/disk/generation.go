@@ -17,10 +17,11 @@ import (
 
 // generation is a part of the cache that comes and goes as a whole.
 type generation struct {
-	number uint64
-	path   string
-	bytes  atomic.Int64
-	files  *files
+	number  uint64
+	path    string
+	bytes   atomic.Int64
+	files   *files
+	entries atomic.Int64
 
 	mutex sync.RWMutex // held while the database is in use
 	db    *leveldb.DB  // nil: closed

@@ -98,6 +98,7 @@ func (m *Mirror) Kept(slots []store.Slot) ([][]byte, bool) {
 			return nil, false
 		}
 	}
+	m.cache.rows.note(len(slots), 0)
 	return values, true
 }
 
@@ -132,6 +133,7 @@ func (m *Mirror) Get(ctx context.Context, slots []store.Slot, read func(context.
 			missing, asked = append(missing, i), append(asked, slot)
 		}
 	}
+	m.cache.rows.note(len(slots)-len(missing), len(missing))
 	if len(missing) == 0 {
 		return values, nil
 	}
@@ -160,8 +162,10 @@ func (m *Mirror) Scan(ctx context.Context, over store.Range, backward bool, limi
 	}
 	rows, more, changes, known := m.scan(over, backward, limit)
 	if known {
+		m.cache.rows.note(1, 0)
 		return rows, more, nil
 	}
+	m.cache.rows.note(0, 1)
 	id := m.identity()
 	rows, more, err := read(ctx)
 	if err != nil {
@@ -246,7 +250,7 @@ func (m *Mirror) learn(changes, id uint64, batch *leveldb.Batch, name string, le
 	if m.changes != changes || m.changes%2 == 1 || m.id != id || m.generation == nil {
 		return
 	}
-	if !m.cache.write(m.generation, batch) {
+	if !m.cache.write(m.generation, batch, batch.Len()) {
 		m.forget()
 		return
 	}
@@ -314,7 +318,7 @@ func (m *Mirror) follow(batch store.Batch) bool {
 	if g == nil {
 		return false
 	}
-	made := &leveldb.Batch{}
+	made, entries := &leveldb.Batch{}, 0
 	for _, over := range batch.Ranges {
 		if over.Kind != store.Cell {
 			continue
@@ -340,9 +344,10 @@ func (m *Mirror) follow(batch store.Batch) bool {
 	for _, put := range batch.Puts {
 		if put.Kind == store.Cell {
 			made.Put(place(m.id, put.Name, put.Coordinate), present(put.Data))
+			entries++
 		}
 	}
-	return m.cache.write(g, made)
+	return m.cache.write(g, made, entries)
 }
 
 // place is the key of a row. Rows of a collection are in the order of their coordinates.

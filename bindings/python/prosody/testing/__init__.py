@@ -21,11 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from prosody import mock, published
 from prosody.client import Headers, ProsodyClient
-from prosody.handler import EventHandler
-from prosody.message import ExciseMessage, JSONInput, Message
-from prosody.options import Options
-from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
-from prosody.state import (
+from prosody.definition import (
     DequeDefinition,
     MapDefinition,
     MessageDequeDefinition,
@@ -34,6 +30,10 @@ from prosody.state import (
     SetDefinition,
     ValueDefinition,
 )
+from prosody.handler import EventHandler
+from prosody.message import ExciseMessage, JSONInput, Message
+from prosody.options import Options
+from prosody.published import PublishedDeque, PublishedMap, PublishedSet, PublishedValue
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -42,7 +42,7 @@ __all__ = ["Service"]
 
 T = TypeVar("T")
 
-Handler: TypeAlias = EventHandler[Any, Any] | Callable[[ProsodyClient], EventHandler[Any, Any]]
+Handler: TypeAlias = EventHandler[Any, Any] | Callable[..., EventHandler[Any, Any]]
 
 _names = itertools.count()
 
@@ -65,6 +65,11 @@ class Service:
         timeout_s: float = 10.0,
         **options: Unpack[Options],
     ) -> None:
+        if not isinstance(handler, EventHandler) and not callable(handler):
+            raise TypeError(
+                "handler must be an EventHandler or a function that makes one of the client, "
+                f"not {type(handler).__name__}"
+            )
         self._make = handler
         self._topics = [topics] if isinstance(topics, str) else list(topics)
         self._timeout_s = timeout_s
@@ -110,7 +115,12 @@ class Service:
         self.client = await ProsodyClient.create(**self._options)
         self.closed = False
         make = self._make
-        self.handler = make if isinstance(make, EventHandler) else make(self.client)
+        if isinstance(make, EventHandler):
+            self.handler = make
+        elif isinstance(make, type) and make.__init__ is object.__init__:  # type: ignore[misc]
+            self.handler = make()
+        else:
+            self.handler = make(self.client)
         await self.client.subscribe(self.handler)
 
     # ---- what happens

@@ -17,7 +17,7 @@ from prosody import (
     Header,
     JSONValue,
     MapDefinition,
-    MapHandle,
+    MapState,
     Message,
     MessageMapDefinition,
     MessageValueDefinition,
@@ -63,6 +63,8 @@ class Typed(EventHandler[Order, Answer]):
 
 
 COUNT: ValueDefinition[int] = prosody.value("count", ttl=timedelta(days=1), published=True)
+ANY = prosody.value("any")
+PLAIN = prosody.value[int]("plain")
 ORDERS: MapDefinition[Order] = prosody.map("orders", keyset_limit=64, read_cache=False)
 TAGS: SetDefinition = prosody.set("tags")
 RECENT: DequeDefinition[str] = prosody.deque("recent", capacity=10)
@@ -78,7 +80,7 @@ class Stateful(EventHandler[Order, None]):
         outcome: StoreOutcome = await count.commit()
         assert outcome is StoreOutcome.APPLIED
 
-        orders: MapHandle[Order] = context.state(ORDERS)
+        orders: MapState[Order] = context.state(ORDERS)
         await orders.set("a", message.payload)
         maybe: Order | None = await orders.get("a")
         sure: Order | int = await orders.get("a", 5)

@@ -112,6 +112,8 @@ module Prosody
 
     # Properties of librdkafka by name.
     def to_properties(value)
+      raise ArgumentError, "Invalid type for kafka: #{value.class}, expected a Hash" unless value.respond_to?(:to_hash)
+
       value.to_hash.to_h { |name, setting| [name.to_s, setting.to_s] }
     end
   end

@@ -61,14 +61,16 @@ module Prosody
       end
 
       # Makes the next calls of a kind fail with a transient error.
-      # @param calls [Symbol] :read, :write or both as :store; :produce, :consume, :commit or all three as :broker
+      # @param calls [Symbol, String] :read, :write or both as :store; :produce, :consume, :commit or all three as :broker
       # @param name [String, nil] narrows them: the key of a call of the store, the topic of :produce, else the group
       # @param times [Integer] so many; -1: all from now on; 0 takes back what was said of this kind and this name
       # @return [nil]
       def fail(bootstrap_servers, calls, name = nil, times: 1)
-        kind = CALLS.fetch(calls) do
+        kind = CALLS.fetch(calls.to_s.to_sym) do
           raise ArgumentError, "expected one of #{CALLS.keys.map(&:inspect).join(', ')}, got #{calls.inspect}"
         end
+        raise ArgumentError, "times must be an Integer, got #{times.inspect}" unless times.is_a?(Integer)
+
         call(:mock_fail, servers(bootstrap_servers), kind, name ? bytes(name, "name") : Library::Bytes.new, times)
         nil
       end

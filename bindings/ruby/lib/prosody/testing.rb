@@ -40,14 +40,14 @@ module Prosody
       # @return [EventHandler]
       attr_reader :handler
 
-      # @param handler [EventHandler, #call] or what makes one of the client, for handlers that send
+      # @param handler [EventHandler, Class, #call] or what makes one of the client, for handlers that send
       # @param topics [String, Array<String>]
-      # @param timeout [Numeric] bounds each wait, in seconds of real time
+      # @param timeout_s [Numeric] bounds each wait, in seconds of real time
       # @param options [Hash] those of Client
-      def initialize(handler, topics:, timeout: 10, **options)
-        @make = handler
+      def initialize(handler, topics:, timeout_s: 10, **options)
+        @make = maker(handler)
         @topics = Array(topics)
-        @timeout = timeout
+        @timeout_s = timeout_s
         @servers = Service.unique
         @options = { group_id: "service", source_system: "test", shutdown_timeout: 2 }
                    .merge(options, mock: true, bootstrap_servers: @servers, subscribed_topics: @topics)
@@ -82,7 +82,7 @@ module Prosody
       # Waits until nothing is left to do: all is handled, and nothing is due.
       # @raise [CallError] something is still busy; the text says what
       def idle
-        Mock.idle(@servers, timeout: @timeout)
+        Mock.idle(@servers, timeout: @timeout_s)
       end
 
       # Lets time pass: when idle, moves the clock; then waits again.
@@ -151,8 +151,24 @@ module Prosody
 
       def start
         @client = Client.new(@options)
-        @handler = @make.is_a?(EventHandler) ? @make : @make.call(@client)
+        @handler = @make.call(@client)
         @client.subscribe(@handler)
+      end
+
+      def maker(handler)
+        case handler
+        when EventHandler then ->(_client) { handler }
+        when Class then ->(client) { handler.new(*(client if positional?(handler))) }
+        else
+          return handler if handler.respond_to?(:call)
+
+          raise ArgumentError, "handler must be an EventHandler, or a class or #call that makes one of the client, " \
+                               "got #{handler.class}"
+        end
+      end
+
+      def positional?(type)
+        type.instance_method(:initialize).parameters.any? { |kind, _| %i[req opt rest].include?(kind) }
       end
     end
 

@@ -108,7 +108,7 @@ module Prosody
     # @param members [Array<String>]
     # @return [Array<Boolean>] for each whether it is there
     def contains_many(members)
-      @access.contains(members.to_a.map { |member| Query.key(member, "member") })
+      @access.contains(Query.list(members, "member"))
     end
 
     # Yields the members, ascending.

@@ -31,7 +31,7 @@ module Prosody
     # @param keys [Array<String>]
     # @return [Array<Object, nil>] their values in this order
     def get_many(keys)
-      keys = keys.to_a.map { |key| Query.key(key) }
+      keys = Query.list(keys)
       values = []
       Entry.each(@access.many(keys)) { |raw, _| values << load(raw) }
       values
@@ -69,7 +69,7 @@ module Prosody
     # @param keys [Array<String>]
     # @return [Array<Boolean>] for each whether it is there
     def contains_many(keys)
-      @access.contains(keys.to_a.map { |key| Query.key(key) })
+      @access.contains(Query.list(keys))
     end
 
     # @return [Object] the value

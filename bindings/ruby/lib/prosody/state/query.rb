@@ -52,6 +52,17 @@ module Prosody
         Codec.text(value, name)
       end
 
+      # Keys of a map or members of a set.
+      # @raise [TypeError] when they are no list
+      # @see .key
+      def list(values, name = "key")
+        unless values.respond_to?(:each) && values.respond_to?(:map)
+          raise TypeError, "#{name}s: expected an Array, got #{values.class}"
+        end
+
+        values.map { |value| key(value, name) }
+      end
+
       def position(value, name)
         return value if value.is_a?(Integer) && value.between?(0, MOST)
 
