@@ -166,7 +166,7 @@ async def test_shutdown_from_inside_a_handler(options: dict[str, Any], unique: s
         began = time.monotonic()
         await eventually(lambda: ended, "the end of the handler")  # noqa: B023
         await client.shutdown()
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 20
 
 
 async def test_handlers_are_released(options: dict[str, Any], unique: str) -> None:

@@ -88,7 +88,7 @@ def test_terminate() -> None:
         output, _ = process.communicate(timeout=30)
         assert process.returncode == status, output
         assert ("shut down shut_down" in output) == (status == 0)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
 
 
 def test_signals_stay_with_the_host() -> None:

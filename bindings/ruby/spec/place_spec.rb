@@ -41,4 +41,14 @@ RSpec.describe Prosody.const_get(:Place) do
     File.write(@path, "short")
     expect { library.load(@path) }.to raise_error(LoadError, /cannot load the Prosody library #{@path}: /)
   end
+
+  it "tells a library of another release" do
+    { "prosody_abi_version" => /speaks version 99 of the C interface, this gem version 1; install both/,
+      "other" => /does not belong to this gem: .*prosody_abi_version/ }.each do |name, text|
+      path = File.join(File.dirname(@path), "#{name}.so")
+      source = "unsigned #{name}(void) { return 99; }"
+      expect(system("cc", "-shared", "-fPIC", "-o", path, "-x", "c", "-", in: IO.popen(["echo", source]))).to be(true)
+      expect { library.load(path) }.to raise_error(LoadError, text)
+    end
+  end
 end

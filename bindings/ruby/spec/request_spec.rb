@@ -70,7 +70,7 @@ RSpec.describe "requests" do
     made = client
     began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     expect(ask(made, 1, timeout: 0)).to eq(subsystem => Prosody::Failure.new(Prosody::Timeout.new))
-    expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - began).to be < 5
+    expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - began).to be < 20
   end
 
   it "are given up by a caller that is interrupted" do

@@ -94,22 +94,27 @@ module Prosody
     class << self
       # @raise [LoadError]
       def load(path = Place.find)
-        functions = Module.new do
+        Module.new do
           extend FFI::Library
           extend Calls
           ffi_lib_flags :now, :local
           Library.open(self, path)
+          attach_function :abi_version, :prosody_abi_version, *FUNCTIONS.fetch(:abi_version)
+          Library.same(abi_version, path)
           FUNCTIONS.merge(STATE_FUNCTIONS).each do |name, (arguments, result)|
             attach_function name, :"prosody_#{name}", arguments, result
           end
         end
-        version = functions.abi_version
-        return functions if version == ABI
+      rescue FFI::NotFoundError => e
+        raise LoadError, "#{path} does not belong to this gem: #{e.message}"
+      end
+
+      # Refuses a library of another version of the C interface.
+      def same(version, path)
+        return if version == ABI
 
         raise LoadError, "#{path} speaks version #{version} of the C interface, this gem version #{ABI}; " \
                          "install both from one release"
-      rescue FFI::NotFoundError => e
-        raise LoadError, "#{path} does not belong to this gem: #{e.message}"
       end
 
       # Opens the library for a module.
