@@ -31,7 +31,7 @@ func plan(t *testing.T, options map[string]string) *Plan {
 	source := &config.Source{}
 	all := map[string]string{
 		"mock": "true", "bootstrap_servers": t.Name(), "group_id": "group", "source_system": "test",
-		"subscribed_topics": "orders", "shutdown_timeout": "2s", "poll_interval": "20ms",
+		"subscribed_topics": "orders", "shutdown_timeout": "1m", "poll_interval": "20ms",
 	}
 	for name, value := range options {
 		all[name] = value
@@ -205,10 +205,10 @@ func TestDeafHandlerIsNamedAndDoesNotHoldUpTheEnd(t *testing.T) {
 		})))
 	send(t, client, "deaf", "1")
 	<-entered
-	require.Eventually(t, func() bool { return len(client.Stalled()) > 0 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(client.Stalled()) > 0 }, time.Minute, 10*time.Millisecond)
 	began := time.Now()
 	require.NoError(t, client.Shutdown(t.Context()))
-	require.Less(t, time.Since(began), 8*time.Second)
+	require.Less(t, time.Since(began), 30*time.Second)
 	close(release)
 }
 

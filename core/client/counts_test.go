@@ -42,11 +42,11 @@ func TestCallsOfTheStore(t *testing.T) {
 		})))
 	settled := func(count int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return handled.Load() == count }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return handled.Load() == count }, 2*time.Minute, time.Millisecond)
 		require.Eventually(t, func() bool {
 			now := client.current()
 			return now.consumer.Snapshot().Running == 0 && now.keep.Keeper.Snapshot().Unwritten == 0
-		}, 10*time.Second, time.Millisecond)
+		}, 2*time.Minute, time.Millisecond)
 		handled.Store(0)
 	}
 	round := func(payload func(key, n int) string) {
@@ -127,9 +127,9 @@ func TestTimersDoNotWaitForWrites(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return scheduled.Load() == keys && client.current().consumer.Snapshot().Running == 0
-	}, 10*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 	held.on.Store(true)
-	assert.Eventually(t, func() bool { return fired.Load() == keys }, 20*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool { return fired.Load() == keys }, 2*time.Minute, time.Millisecond)
 	held.on.Store(false)
 	close(held.gate)
 }

@@ -47,7 +47,7 @@ func busy(t *testing.T) (client *Client, release func()) {
 	require.Eventually(t, func() bool {
 		s := client.Status()
 		return len(s.Running) == 1 && len(s.Deferred) == 1 && len(s.Due) == 1 && s.Pipeline.Successes >= 2
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 2*time.Minute, 5*time.Millisecond)
 	return client, func() { close(gate) }
 }
 
@@ -137,7 +137,7 @@ func TestTheListsOfKeysAreBounded(t *testing.T) {
 		send(t, client, "good"+strings.Repeat("g", i), `{}`)
 		send(t, client, "bad"+strings.Repeat("b", i), `{}`)
 	}
-	require.Eventually(t, func() bool { return client.Facts().Pipeline.Deferred == 3*shown }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return client.Facts().Pipeline.Deferred == 3*shown }, 2*time.Minute, 5*time.Millisecond)
 	s := client.Status()
 	require.Len(t, s.Deferred, shown)
 	require.LessOrEqual(t, len(s.Deferred[0].Reason), 310)

@@ -60,7 +60,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	for i := range 10 {
 		send(t, client, fmt.Sprint(i), `{}`)
 	}
-	require.Eventually(t, func() bool { return client.Facts().Pipeline.Successes == 10 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return client.Facts().Pipeline.Successes == 10 }, 2*time.Minute, time.Millisecond)
 	families := scrape(t, client)
 	sum := func(name string) (total float64) {
 		for _, each := range families[name].GetMetric() {
@@ -127,7 +127,7 @@ func TestMetricsOutliveTheClient(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, client.Subscribe(t.Context(), succeed))
 	send(t, client, "key", `{}`)
-	require.Eventually(t, func() bool { return client.Facts().Pipeline.Successes == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return client.Facts().Pipeline.Successes == 1 }, 2*time.Minute, time.Millisecond)
 	require.NoError(t, client.Shutdown(t.Context()))
 	var made metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(t.Context(), &made))

@@ -73,8 +73,8 @@ func TestTelemetryRecordsTellTheStoryOfEachEvent(t *testing.T) {
 	for _, key := range []string{"timers", "bad", "later", "good"} {
 		send(t, client, key, `{}`)
 	}
-	require.Eventually(t, func() bool { return timers.Load() == 1 && retries.Load() == 2 }, 20*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return client.Facts().Consumer.Running == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return timers.Load() == 1 && retries.Load() == 2 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return client.Facts().Consumer.Running == 0 }, 2*time.Minute, time.Millisecond)
 	require.NoError(t, client.Shutdown(t.Context()))
 
 	facts := client.records.Snapshot()

@@ -93,7 +93,7 @@ func (b *bench) stop(c *consumer.Consumer) {
 // eventually waits in steps that are short in real time and nothing in a bubble.
 func (b *bench) eventually(condition func() bool, what string, arguments ...any) {
 	b.Helper()
-	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			b.Fatalf("never: "+what, arguments...)
 		}

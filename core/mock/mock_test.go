@@ -45,7 +45,7 @@ func (r *rig) open(options map[string]string, work handler) *client.Client {
 	r.Helper()
 	source := &config.Source{}
 	all := map[string]string{
-		"mock": "true", "bootstrap_servers": "a,b", "group_id": "group", "source_system": "test", "shutdown_timeout": "2s",
+		"mock": "true", "bootstrap_servers": "a,b", "group_id": "group", "source_system": "test", "shutdown_timeout": "1m",
 		"state_collections": `[{"name":"n","kind":"value"}]`,
 	}
 	for name, value := range options {
@@ -129,7 +129,7 @@ func TestIdleIsTheEndOfAChain(t *testing.T) {
 		for key := range 5 {
 			require.NoError(t, send(t, sender, "link-0", fmt.Sprint(key), fmt.Sprint(round)))
 		}
-		require.NoError(t, r.idle(10*time.Second))
+		require.NoError(t, r.idle(2*time.Minute))
 		require.EqualValues(t, 5*(round+1), ended.Load())
 	}
 }
@@ -153,13 +153,13 @@ func TestIdleWaitsForWhatIsDue(t *testing.T) {
 	for key := range 50 {
 		require.NoError(t, send(t, one, "t", fmt.Sprint(key), "1"))
 	}
-	require.NoError(t, r.idle(10*time.Second))
+	require.NoError(t, r.idle(2*time.Minute))
 	require.Zero(t, fired.Load())
 	r.world.Clock.Advance(23 * time.Hour)
-	require.NoError(t, r.idle(10*time.Second))
+	require.NoError(t, r.idle(2*time.Minute))
 	require.Zero(t, fired.Load())
 	r.world.Clock.Advance(time.Hour + time.Second)
-	require.NoError(t, r.idle(10*time.Second))
+	require.NoError(t, r.idle(2*time.Minute))
 	require.EqualValues(t, 50, fired.Load())
 }
 
@@ -177,7 +177,7 @@ func TestIdleTellsWhatIsBusy(t *testing.T) {
 	require.Equal(t, fault.Timeout, fault.Of(err))
 	require.ErrorContains(t, err, `the message of key "slow" runs`)
 	close(release)
-	require.NoError(t, r.idle(10*time.Second))
+	require.NoError(t, r.idle(2*time.Minute))
 }
 
 // A retry that is not due yet is no work; moved there by the clock it is done.
@@ -190,13 +190,13 @@ func TestStoreAndBrokerFail(t *testing.T) {
 		}
 		return succeed
 	})
-	require.NoError(t, r.idle(10*time.Second))
+	require.NoError(t, r.idle(2*time.Minute))
 
 	require.NoError(t, r.world.Fail(mock.Write, "k", 2))
 	require.NoError(t, send(t, one, "t", "k", "1"))
-	require.NoError(t, r.idle(10*time.Second)) // the write of the deferral is tried again
+	require.NoError(t, r.idle(2*time.Minute)) // the write of the deferral is tried again
 	r.world.Clock.Advance(time.Hour)
-	require.NoError(t, r.idle(10*time.Second))
+	require.NoError(t, r.idle(2*time.Minute))
 	require.EqualValues(t, 2, tries.Load())
 
 	require.NoError(t, r.world.Fail(mock.Produce|mock.Consume|mock.Commit, "", -1))
@@ -208,7 +208,7 @@ func TestStoreAndBrokerFail(t *testing.T) {
 	require.NoError(t, send(t, one, "t", "k", "3"))
 	require.ErrorContains(t, r.idle(50*time.Millisecond), "records wait in t:")
 	require.NoError(t, r.world.Fail(mock.Consume|mock.Commit, "", 0))
-	require.NoError(t, r.idle(10*time.Second))
+	require.NoError(t, r.idle(2*time.Minute))
 	require.EqualValues(t, 3, tries.Load())
 	require.Equal(t, fault.Argument, fault.Of(r.world.Fail(64, "", 1)))
 	require.Equal(t, fault.Argument, fault.Of(r.world.Fail(0, "", 1)))
@@ -239,7 +239,7 @@ func TestRebalance(t *testing.T) {
 				cause = pipeline.Lost
 			}
 			require.ErrorIs(t, <-causes, cause)
-			require.NoError(t, r.idle(10*time.Second))
+			require.NoError(t, r.idle(2*time.Minute))
 			require.EqualValues(t, 2, calls.Load())
 			require.Equal(t, fault.Argument, fault.Of(r.world.Rebalance("other", lost)))
 		})

@@ -55,7 +55,7 @@ func Listen(host string, port int, site Site, log *slog.Logger) (*Probe, error) 
 	}
 	probe := &Probe{
 		server: &http.Server{
-			Handler:           site.routes(),
+			Handler:           site.Handler(),
 			ReadHeaderTimeout: 5 * time.Second,
 			WriteTimeout:      answering,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -86,7 +86,8 @@ func (p *Probe) Close(ctx context.Context) error {
 	return err
 }
 
-func (s Site) routes() http.Handler {
+// Handler answers the paths of the site.
+func (s Site) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, answer := range map[string]http.Handler{
 		"/readyz":  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ready(w, r, s.Health) }),

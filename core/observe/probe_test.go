@@ -80,20 +80,22 @@ func TestProbesFollowTheHealth(t *testing.T) {
 func TestTakenPortNamesPortAndOption(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	log := slog.New(slog.DiscardHandler)
-	first, err := Listen("127.0.0.1", 0, Site{Health: &member{}}, log)
+	// Connections of other programs, which come from 127.0.0.1, do not take the port.
+	const host = "127.0.0.2"
+	first, err := Listen(host, 0, Site{Health: &member{}}, log)
 	require.NoError(t, err)
-	_, err = Listen("127.0.0.1", first.Port(), Site{Health: &member{}}, log)
+	_, err = Listen(host, first.Port(), Site{Health: &member{}}, log)
 	require.ErrorContains(t, err, fmt.Sprintf("probe_port %d", first.Port()))
 	require.NoError(t, first.Close(context.Background()))
 
-	again, err := Listen("127.0.0.1", first.Port(), Site{Health: &member{}}, log)
+	again, err := Listen(host, first.Port(), Site{Health: &member{}}, log)
 	require.NoError(t, err, "the port is free after Close")
 	require.NoError(t, again.Close(context.Background()))
 }
 
 func TestProbesAnswerWithJSONWhereItIsAskedFor(t *testing.T) {
 	state := &member{joined: true, outages: []health.Reason{health.Of(health.Broker, "no broker")}}
-	routes := Site{Health: state}.routes()
+	routes := Site{Health: state}.Handler()
 	ask := func(path string) (int, string, string) {
 		request := httptest.NewRequest(http.MethodGet, path, nil)
 		request.Header.Set("Accept", "text/html, application/json;q=0.9")

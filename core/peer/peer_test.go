@@ -85,6 +85,10 @@ func (m *member) got() []Answer {
 	return m.answers
 }
 
+// apart is for listeners that come back on their port: no connection of another program
+// takes it in between, for those come from 127.0.0.1.
+const apart = "127.0.0.2:0"
+
 func open(t *testing.T, d *directory, change func(*Options)) *member {
 	t.Helper()
 	m := &member{verdict: Accepted}
@@ -99,7 +103,7 @@ func open(t *testing.T, d *directory, change func(*Options)) *member {
 	require.NoError(t, err)
 	m.Endpoint = made
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		assert.NoError(t, made.Close(ctx))
 	})
@@ -144,11 +148,11 @@ func TestALeaseEndsAndIsRenewed(t *testing.T) {
 	d := newDirectory()
 	m := open(t, d, func(o *Options) { o.Lease = 300 * time.Millisecond })
 	require.NoError(t, m.Reach(t.Context()))
-	require.Eventually(t, func() bool { return m.Stats().Renewals > 3 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return m.Stats().Renewals > 3 }, 2*time.Minute, 5*time.Millisecond)
 	d.mutex.Lock()
 	d.down = fault.New(fault.Store, "down")
 	d.mutex.Unlock()
-	require.Eventually(t, func() bool { return !m.Ready() && m.Stats().Lapses > 0 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return !m.Ready() && m.Stats().Lapses > 0 }, 2*time.Minute, 5*time.Millisecond)
 	require.ErrorContains(t, m.Reach(t.Context()), "down")
 	d.mutex.Lock()
 	d.down = nil
@@ -161,7 +165,7 @@ func TestALeaseEndsAndIsRenewed(t *testing.T) {
 
 func TestAPortThatIsTakenIsNamed(t *testing.T) {
 	d := newDirectory()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", apart)
 	require.NoError(t, err)
 	m := open(t, d, func(o *Options) { o.Bind = taken.Addr().String() })
 	err = m.Reach(t.Context())
@@ -176,7 +180,7 @@ func TestAPortThatIsTakenIsNamed(t *testing.T) {
 // A client that comes back on the port of another gets the answers to itself only.
 func TestAnotherClientOnTheSamePort(t *testing.T) {
 	d := newDirectory()
-	first, answers := open(t, d, nil), open(t, d, nil)
+	first, answers := open(t, d, func(o *Options) { o.Bind = apart }), open(t, d, nil)
 	require.NoError(t, first.Reach(t.Context()))
 	require.NoError(t, answers.Deliver(t.Context(), to(first)))
 	address := first.self.Direct
@@ -187,8 +191,8 @@ func TestAnotherClientOnTheSamePort(t *testing.T) {
 	}
 	stale := to(first)
 	stale.Target = ID{9}
-	d.rows[stale.Target], d.until[stale.Target] = store.Peer{ID: stale.Target, Direct: address}, time.Now().Add(time.Minute)
-	require.Eventually(t, func() bool { return answers.Deliver(t.Context(), to(first)) == nil }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, d.Enroll(t.Context(), store.Peer{ID: stale.Target, Direct: address}, time.Hour))
+	require.Eventually(t, func() bool { return answers.Deliver(t.Context(), to(first)) == nil }, 2*time.Minute, 10*time.Millisecond)
 	assert.Equal(t, Unreachable, kind(t, answers.Deliver(t.Context(), stale)))
 	assert.EqualValues(t, 1, first.Stats().Misdirected)
 	for _, answer := range first.got() {
@@ -250,13 +254,14 @@ func TestAFloodIsTurnedAway(t *testing.T) {
 			seen[status.Code(err)]++
 		})
 	}
-	require.Eventually(t, func() bool { return m.Stats().Overload == 2*maxCalls }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return m.Stats().Overload == 2*maxCalls }, 2*time.Minute, time.Millisecond)
 	close(gate)
 	all.Wait()
 	assert.Equal(t, map[codes.Code]int{codes.OK: maxCalls, codes.Unavailable: 2 * maxCalls}, seen)
 	_, err := clients[0].DeliverResult(t.Context(), frame(to(m)))
 	require.NoError(t, err)
-	assert.Empty(t, m.server.calls)
+	// The room of a call is free a little after its answer is there.
+	require.Eventually(t, func() bool { return len(m.server.calls) == 0 }, time.Minute, time.Millisecond)
 }
 
 func TestAPanicIsAFaultOfTheClient(t *testing.T) {
@@ -290,11 +295,11 @@ func TestAPeerThatIsDownOrSilent(t *testing.T) {
 	defer silence.Close()
 	for n, address := range []string{"127.0.0.1:1", silence.Addr().String()} {
 		id := ID{byte(n + 1)}
-		d.rows[id], d.until[id] = store.Peer{ID: id, Direct: address}, time.Now().Add(time.Minute)
+		require.NoError(t, d.Enroll(t.Context(), store.Peer{ID: id, Direct: address}, time.Hour))
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		began := time.Now()
 		assert.Equal(t, Unreachable, kind(t, answers.Deliver(ctx, Answer{Target: id})))
-		assert.Less(t, time.Since(began), 5*time.Second)
+		assert.Less(t, time.Since(began), 20*time.Second)
 		cancel()
 	}
 	d.down = errors.New("down")

@@ -235,7 +235,7 @@ func TestOneEnd(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.Eventually(t, func() bool { return w.Stats().Pending == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.Stats().Pending == 0 }, 2*time.Minute, time.Millisecond)
 	ended.Range(func(_, once any) bool { return assert.True(t, once.(bool), "ended twice") })
 }
 

@@ -19,6 +19,7 @@ import (
 	"prosody/core/state"
 	"prosody/core/store"
 	"prosody/core/store/cassandra"
+	"prosody/core/store/storetest"
 )
 
 // plain is what a key's collections hold, as Go has it.
@@ -430,5 +431,5 @@ func TestAgreesOnCassandra(t *testing.T) {
 	opened, err := cassandra.Open(t.Context(), cassandra.Options{Nodes: nodes, Keyspace: "prosody_state_test"})
 	require.NoError(t, err, "Cassandra must answer at %v (PROSODY_TEST_CASSANDRA); -short leaves it out", nodes)
 	t.Cleanup(func() { require.NoError(t, opened.Close()) })
-	runModels(t, opened, 20_000)
+	runModels(t, storetest.Patient(opened), 20_000)
 }

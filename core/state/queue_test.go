@@ -15,6 +15,7 @@ import (
 	"prosody/core/clock"
 	"prosody/core/state"
 	"prosody/core/store/cassandra"
+	"prosody/core/store/storetest"
 )
 
 // A deque that is used as a queue stays as fast as it was, for its owner and for the next
@@ -31,7 +32,7 @@ func TestAQueueDoesNotAgeOnCassandra(t *testing.T) {
 	require.NoError(t, err)
 	const part, length = 500, 5
 	manual := clock.NewManual(time.Now())
-	owner := func() *world { return startOn(t, t.Context(), opened, manual, usual()) }
+	owner := func() *world { return startOn(t, t.Context(), storetest.Patient(opened), manual, usual()) }
 	old, young := owner(), owner()
 	cycle := func(w *world, n int) time.Duration {
 		began := time.Now()

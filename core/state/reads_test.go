@@ -134,6 +134,7 @@ func TestMessagesAreReadAhead(t *testing.T) {
 	}
 	var reading, most, calls atomic.Int64
 	arrived := make(chan struct{}, size)
+	limit := time.Now().Add(time.Minute)
 	w.read = func(offset int64) {
 		calls.Add(1)
 		for now := reading.Add(1); ; {
@@ -143,7 +144,7 @@ func TestMessagesAreReadAhead(t *testing.T) {
 			}
 		}
 		arrived <- struct{}{}
-		for deadline := time.Now().Add(time.Second); len(arrived) < 32 && offset <= 32 && time.Now().Before(deadline); {
+		for len(arrived) < 32 && offset <= 32 && time.Now().Before(limit) {
 			runtime.Gosched()
 		}
 		reading.Add(-1)

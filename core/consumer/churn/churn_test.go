@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -101,7 +102,7 @@ func TestChurn(t *testing.T) {
 	start := func() *consumer.Consumer {
 		c, err := consumer.Start(t.Context(), consumer.Options{
 			Cluster: cluster, Servers: addresses, Group: name, Topics: []string{name},
-			CommitInterval: 200 * time.Millisecond, ShutdownTimeout: 10 * time.Second,
+			CommitInterval: 200 * time.Millisecond, ShutdownTimeout: time.Minute,
 			Clock: clock.Real{}, Log: slog.New(slog.DiscardHandler), Handler: pipeline.Func(l.handle), Decode: event.Decode,
 		})
 		require.NoError(t, err)
@@ -132,34 +133,38 @@ func TestChurn(t *testing.T) {
 		at := round % len(members)
 		begun := time.Now()
 		require.NoError(t, members[at].Stop(t.Context()))
-		require.Less(t, time.Since(begun), 8*time.Second)
+		require.Less(t, time.Since(begun), 50*time.Second, "it does not wait for its end")
 		members[at] = start()
 	}
 	sending.Wait()
 	require.NoError(t, producer.Close(t.Context()))
-	end := time.Now().Add(60 * time.Second)
+	end := time.Now().Add(5 * time.Minute)
 	for total, _ := l.handled(); total < keys*each; total, _ = l.handled() {
 		require.True(t, time.Now().Before(end), "%d of %d handled", total, keys*each)
 		time.Sleep(50 * time.Millisecond)
 	}
-	for _, member := range members {
-		for range 100 {
-			if member.Partitions() == partitions/len(members) {
-				break
+	settled := func() bool {
+		for _, member := range members {
+			if member.Partitions() != partitions/len(members) {
+				return false
 			}
-			time.Sleep(100 * time.Millisecond)
+			for _, p := range member.Snapshot().Partitions {
+				if p.Position >= 0 && (p.Lag != 0 || p.Position != p.Committed) {
+					return false
+				}
+			}
 		}
-		require.Equal(t, partitions/len(members), member.Partitions())
+		return true
 	}
-	time.Sleep(time.Second)
+	if !assert.Eventually(t, settled, 2*time.Minute, 50*time.Millisecond, "shared, read and committed") {
+		for _, member := range members {
+			t.Logf("%+v", member.Snapshot().Partitions)
+		}
+	}
 	for _, member := range members {
 		require.Empty(t, member.Stalled())
-		for _, p := range member.Snapshot().Partitions {
-			if p.Position >= 0 {
-				require.Zero(t, p.Lag, "%+v", p)
-				require.Equal(t, p.Position, p.Committed)
-			}
-		}
+	}
+	for _, member := range members {
 		require.NoError(t, member.Stop(t.Context()))
 	}
 	_, repeats := l.handled()

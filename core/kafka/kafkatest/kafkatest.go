@@ -60,7 +60,7 @@ func Run(t *testing.T, setup func(testing.TB) Harness) {
 		t.Run(one.name, func(t *testing.T) {
 			harness := setup(t)
 			if harness.Settle == 0 {
-				harness.Settle = 30 * time.Second
+				harness.Settle = 2 * time.Minute
 			}
 			one.test(t, &bench{Harness: harness, t: t})
 		})
@@ -109,7 +109,7 @@ func (b *bench) admin() kafka.Admin {
 
 func (b *bench) producer() kafka.Producer {
 	b.t.Helper()
-	producer, err := b.Cluster.Producer(kafka.ProducerConfig{Servers: b.Servers, SendTimeout: 20 * time.Second})
+	producer, err := b.Cluster.Producer(kafka.ProducerConfig{Servers: b.Servers, SendTimeout: 2 * time.Minute})
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = producer.Close(b.t.Context()) })
 	return producer

@@ -48,10 +48,10 @@ func reread(t *testing.T, b *bench) {
 		}))
 	}
 	wait.Wait()
-	reader, err := b.Cluster.Reader(kafka.ReaderConfig{Servers: b.Servers, Timeout: 20 * time.Second, Discard: 5})
+	reader, err := b.Cluster.Reader(kafka.ReaderConfig{Servers: b.Servers, Timeout: time.Minute, Discard: 5})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, reader.Close()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	limit := make(chan struct{}, 32)
 	for where, record := range sent {
@@ -83,7 +83,7 @@ func reread(t *testing.T, b *bench) {
 		began := time.Now()
 		_, err = reader.Read(ctx, at, offset)
 		isGone(t, err)
-		assert.Less(t, time.Since(began), 10*time.Second, "it does not wait for what may come")
+		assert.Less(t, time.Since(began), 30*time.Second, "it does not wait for what may come")
 	}
 	ended, stop := context.WithCancel(ctx)
 	stop()

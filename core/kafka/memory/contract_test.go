@@ -22,7 +22,7 @@ func TestContract(t *testing.T) {
 			Grow: func(t testing.TB, topic string, total int) {
 				require.NoError(t, (&Admin{broker: b}).AddPartitions(t.Context(), topic, total))
 			},
-			Settle: 10 * time.Second,
+			Settle: 40 * time.Second,
 		}
 	})
 }

@@ -344,7 +344,7 @@ func TestChurn(t *testing.T) {
 		select {
 		case key := <-handled:
 			seen[key]++
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			require.FailNow(t, "records are missing", "%d of %d", len(seen), total)
 		}
 	}

@@ -74,12 +74,12 @@ func TestAllSignalsArriveByBothProtocols(t *testing.T) {
 
 			_, first := e.Tracer().Start(t.Context(), "first")
 			first.End()
-			require.NoError(t, e.Flush(within(t, 10*time.Second)))
+			require.NoError(t, e.Flush(within(t, 2*time.Minute)))
 			require.Equal(t, []string{"first"}, c.names())
 			_, second := e.Tracer().Start(t.Context(), "second")
 			second.End()
-			require.NoError(t, e.Shutdown(within(t, 10*time.Second)))
-			require.NoError(t, e.Shutdown(within(t, 10*time.Second)))
+			require.NoError(t, e.Shutdown(within(t, 2*time.Minute)))
+			require.NoError(t, e.Shutdown(within(t, 2*time.Minute)))
 			require.NoError(t, e.Flush(t.Context()))
 			_, late := e.Tracer().Start(t.Context(), "late")
 			late.End()
@@ -114,7 +114,7 @@ func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	begun := time.Now()
 	require.ErrorIs(t, e.Flush(within(t, 200*time.Millisecond)), context.DeadlineExceeded)
 	require.ErrorIs(t, e.Shutdown(within(t, 200*time.Millisecond)), context.DeadlineExceeded)
-	require.Less(t, time.Since(begun), 5*time.Second)
+	require.Less(t, time.Since(begun), 20*time.Second)
 	require.Error(t, e.Shutdown(t.Context()), "the second call has the answer of the first, at once")
 }
 
@@ -162,7 +162,7 @@ func TestTheSamplerIsThatOfTheEnvironment(t *testing.T) {
 		_, span := e.Tracer().Start(t.Context(), "some")
 		span.End()
 	}
-	require.NoError(t, e.Shutdown(within(t, 10*time.Second)))
+	require.NoError(t, e.Shutdown(within(t, 2*time.Minute)))
 	require.InDelta(t, 200, len(c.names()), 100)
 }
 

@@ -36,7 +36,7 @@ func connect(t testing.TB, options Options) *Store {
 	if options.Keyspace == "" {
 		options.Keyspace = shared
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	s, err := Open(ctx, options)
 	require.NoError(t, err, "Cassandra must answer at %v (PROSODY_TEST_CASSANDRA); -short leaves it out", options.Nodes)
@@ -47,19 +47,19 @@ func connect(t testing.TB, options Options) *Store {
 func TestContract(t *testing.T) {
 	s := connect(t, Options{})
 	storetest.Run(t, func(t *testing.T) storetest.World {
-		return storetest.World{Store: s, Pass: time.Sleep}
+		return storetest.World{Store: storetest.Patient(s), Pass: time.Sleep}
 	})
 }
 
-func TestDirectory(t *testing.T) { storetest.Directory(t, connect(t, Options{})) }
+func TestDirectory(t *testing.T) { storetest.Directory(t, storetest.Patient(connect(t, Options{}))) }
 
 // Services of the peer have a directory of their own in the keyspace, once they come.
 func TestBothDirectories(t *testing.T) {
-	s := connect(t, Options{})
+	s, session := storetest.Patient(connect(t, Options{})), admin(t)
 	table := quote(shared) + "." + foreign
 	change := func(statement string, values ...any) {
 		t.Helper()
-		require.NoError(t, s.session.Query(statement, values...).ExecContext(t.Context()))
+		require.NoError(t, session.Query(statement, values...).ExecContext(t.Context()))
 	}
 	change("DROP TABLE IF EXISTS " + table)
 	p := store.Peer{ID: [16]byte{1, 2}, Direct: "127.0.0.1:1", Host: "h"}
@@ -68,7 +68,7 @@ func TestBothDirectories(t *testing.T) {
 	defer change("DROP TABLE " + table)
 	require.NoError(t, s.Enroll(t.Context(), p, time.Minute), "a renewal is there too")
 	count := func() (number int) {
-		require.NoError(t, s.session.Query("SELECT count(*) FROM "+table).ScanContext(t.Context(), &number))
+		require.NoError(t, session.Query("SELECT count(*) FROM "+table).ScanContext(t.Context(), &number))
 		return number
 	}
 	require.Equal(t, 1, count())
@@ -82,4 +82,4 @@ func TestBothDirectories(t *testing.T) {
 	require.Equal(t, 1, count())
 }
 
-func TestCatalog(t *testing.T) { storetest.Catalog(t, connect(t, Options{})) }
+func TestCatalog(t *testing.T) { storetest.Catalog(t, storetest.Patient(connect(t, Options{}))) }

@@ -22,7 +22,9 @@ type line struct {
 	swallow atomic.Int64 // answers to requests that are still to be lost
 	left    atomic.Int64 // bytes until all connections break; none when not positive
 	silent  atomic.Bool
-	delay   atomic.Int64 // of each answer
+
+	requests atomic.Int64           // that went out
+	mark     atomic.Pointer[string] // what tells the requests of a test
 }
 
 func newLine() *line {
@@ -62,11 +64,16 @@ func (l *line) cut(down func(string) bool) {
 	}
 }
 
-// open is how many connections there are.
-func (l *line) open() int {
+// marked is how many connections carried requests of the test.
+func (l *line) marked() (count int) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	return len(l.conns)
+	for conn := range l.conns {
+		if conn.marked.Load() {
+			count++
+		}
+	}
+	return count
 }
 
 func always(string) bool { return true }
@@ -88,6 +95,8 @@ type wire struct {
 	asked atomic.Bool // a request went out after the line was told to lose its answer
 	once  sync.Once
 	gone  chan struct{}
+
+	marked atomic.Bool // it carried a request of the test
 }
 
 func (w *wire) Close() error {
@@ -104,17 +113,20 @@ func (w *wire) Close() error {
 const heartbeat = 40
 
 func (w *wire) Write(data []byte) (int, error) {
-	if len(data) > heartbeat && w.line.swallow.Load() > 0 {
-		w.asked.Store(true)
+	if len(data) > heartbeat {
+		w.line.requests.Add(1)
+		if w.line.swallow.Load() > 0 {
+			w.asked.Store(true)
+		}
+	}
+	if mark := w.line.mark.Load(); mark != nil && strings.Contains(string(data), *mark) {
+		w.marked.Store(true)
 	}
 	return w.Conn.Write(data)
 }
 
 func (w *wire) Read(data []byte) (int, error) {
 	n, err := w.Conn.Read(data)
-	if delay := w.line.delay.Load(); delay > 0 {
-		time.Sleep(time.Duration(delay))
-	}
 	for w.line.silent.Load() {
 		select {
 		case <-w.gone:

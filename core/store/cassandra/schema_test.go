@@ -12,6 +12,7 @@ import (
 
 	"prosody/core/fault"
 	"prosody/core/store"
+	"prosody/core/store/storetest"
 )
 
 // admin is a session of its own, to make and look at keyspaces.
@@ -21,7 +22,7 @@ func admin(t *testing.T) *gocql.Session {
 		t.Skip("needs Cassandra")
 	}
 	cluster := gocql.NewCluster(nodes()...)
-	cluster.Timeout = 30 * time.Second
+	cluster.Timeout, cluster.ConnectTimeout = 2*time.Minute, time.Minute
 	cluster.Metadata.CacheMode = gocql.KeyspaceOnly
 	session, err := cluster.CreateSession()
 	require.NoError(t, err, "Cassandra must answer at %v (PROSODY_TEST_CASSANDRA); -short leaves it out", nodes())
@@ -45,7 +46,8 @@ func try(t *testing.T, options Options) error {
 	return err
 }
 
-func usable(t *testing.T, s *Store) {
+func usable(t *testing.T, made *Store) {
+	s := storetest.Patient(made)
 	key := store.Key{Group: "g", Topic: "t", Key: name(t)}
 	require.NoError(t, s.Apply(t.Context(), key, store.Batch{Stamp: 10, Root: []byte("r"), Puts: []store.Put{put("a", "1")}}))
 	require.NoError(t, s.AddHint(t.Context(), store.Shard{Group: key.Key}, store.Slab{Size: 1}, "k", 10, time.Hour))

@@ -185,8 +185,9 @@ func atomicity(t *testing.T, w World) {
 	}
 	require.NoError(t, write(t.Context(), 0))
 	failed := make(chan error, 1)
+	var enough atomic.Bool // the reader has seen several
 	go func() {
-		for i := 1; i < batches; i++ {
+		for i := 1; i < batches || i < 100*batches && !enough.Load(); i++ {
 			if err := write(t.Context(), i); err != nil {
 				failed <- err
 				return
@@ -209,6 +210,7 @@ func atomicity(t *testing.T, w World) {
 			require.Equal(t, string(found[0].Data), string(row.Data))
 		}
 		seen[string(found[0].Data)] = true
+		enough.Store(len(seen) > 2)
 	}
 }
 
@@ -328,14 +330,20 @@ func pages(t *testing.T, w World) {
 
 func ttl(t *testing.T, w World) {
 	key := fresh(t)
-	short := put("short", "1")
-	short.TTL = 1500 * time.Millisecond // two seconds
-	long := put("long", "1")
+	short, long := put("short", "1"), put("long", "1")
 	long.TTL = time.Hour
-	apply(t, w.Store, key, store.Batch{Stamp: stamp(), Root: []byte("r"), RootTTL: 2 * time.Second, Puts: []store.Put{short, long, put("none", "1")}})
-	require.Equal(t, []string{"long=1", "none=1", "short=1"}, read(t, w.Store, key, all()))
-	rootIs(t, w.Store, key, "r")
-	w.Pass(3 * time.Second)
+	lives := timely(func(ttl time.Duration) func() {
+		short.TTL = ttl - 500*time.Millisecond // it is rounded up
+		apply(t, w.Store, key, store.Batch{Stamp: stamp(), Root: []byte("r"), RootTTL: ttl, Puts: []store.Put{short, long, put("none", "1")}})
+		rows := read(t, w.Store, key, all())
+		root, err := w.Store.Root(t.Context(), key)
+		require.NoError(t, err)
+		return func() {
+			require.Equal(t, []string{"long=1", "none=1", "short=1"}, rows)
+			require.Equal(t, "r", string(root))
+		}
+	})
+	w.Pass(lives + time.Second)
 	require.Equal(t, []string{"long=1", "none=1"}, read(t, w.Store, key, all()))
 	rootIs(t, w.Store, key, "")
 	data, err := w.Store.Get(t.Context(), key, []store.Slot{at("short"), at("long")})
@@ -492,5 +500,5 @@ func tombstones(t *testing.T, w World) {
 		require.NoError(t, err)
 		require.Len(t, rows, 1)
 	}
-	require.Less(t, time.Since(began), time.Second)
+	require.Less(t, time.Since(began), 20*time.Second)
 }
