@@ -20,8 +20,8 @@ mapfile -t shell_files < <(git ls-files -co --exclude-standard -- '*.sh' .ci/run
 if [[ ${1:-} == --fix ]]; then
   gofmt -w "${go_files[@]}"
   clang-format -i "${c_files[@]}"
-  "$python" -m ruff format bindings/python tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
-  "$python" -m ruff check --fix bindings/python tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
+  "$python" -m ruff format bindings/python tests/c tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
+  "$python" -m ruff check --fix bindings/python tests/c tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
   exit
 fi
 
@@ -66,8 +66,8 @@ part "go vet" "$go" vet ./...
 part golangci-lint lint_go
 part clang-format clang-format --dry-run --Werror "${c_files[@]}"
 part "file length" short
-part "ruff check" "$python" -m ruff check bindings/python tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
-part "ruff format" "$python" -m ruff format --check bindings/python tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
+part "ruff check" "$python" -m ruff check bindings/python tests/c tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
+part "ruff format" "$python" -m ruff format --check bindings/python tests/c tests/durable tests/scenarios tests/traces bindings/ruby/conformance examples/python
 part proto scripts/proto.sh --check
 part mypy types
 part rubocop style

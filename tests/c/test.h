@@ -229,6 +229,7 @@ static inline prosody_config *mock_config(const char *topic) {
   set(config, "subscribed_topics", topic);
   set(config, "cassandra_nodes", "embedded");
   set(config, "mode", "best-effort");
+  set(config, "send_timeout", "60s"); /* the machine may be busy */
   return config;
 }
 
