@@ -143,7 +143,9 @@ func (r *Requester) Request(ask Ask, done func(Result)) (ID, error) {
 		}
 	} else {
 		ask.Record = ask.Record.Owned()
-		r.running.Add(1)
+		if !r.enter() {
+			return id, nil // Close has ended the request
+		}
 		go func() {
 			defer r.running.Done()
 			defer r.guard()
@@ -183,7 +185,9 @@ func (r *Requester) open(id ID, names []string, now time.Time, timeout time.Dura
 	one := &call{done: done, span: span, begun: now}
 	r.calls[id] = one
 	if timeout > 0 {
+		r.running.Add(1)
 		one.timer = r.options.Clock.AfterFunc(timeout, func() {
+			defer r.running.Done()
 			defer r.guard()
 			r.expire(id)
 		})
@@ -339,11 +343,28 @@ func (r *Requester) take(id ID) *call {
 // close needs the lock.
 func (r *Requester) close(id ID) *call {
 	one := r.calls[id]
-	if one != nil && one.timer != nil {
-		one.timer.Stop()
+	if one != nil {
+		r.still(one)
 	}
 	delete(r.calls, id)
 	return one
+}
+
+// still stops the timer of a call; one that runs already ends by itself.
+func (r *Requester) still(one *call) {
+	if one.timer != nil && one.timer.Stop() {
+		r.running.Done()
+	}
+}
+
+// enter is called before a goroutine begins: false once Close may no longer wait for it.
+func (r *Requester) enter() bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if !r.closed {
+		r.running.Add(1)
+	}
+	return !r.closed
 }
 
 func (r *Requester) waits(id ID) bool {
@@ -352,7 +373,7 @@ func (r *Requester) waits(id ID) bool {
 	return r.calls[id] != nil
 }
 
-// Close ends all requests with an error, and refuses more.
+// Close ends all requests with an error, and refuses more. Nothing of them runs after it.
 func (r *Requester) Close() {
 	r.mutex.Lock()
 	r.closed = true
@@ -361,9 +382,7 @@ func (r *Requester) Close() {
 		r.table.end(id)
 	}
 	for _, one := range left {
-		if one.timer != nil {
-			one.timer.Stop()
-		}
+		r.still(one)
 	}
 	r.calls = map[ID]*call{}
 	r.mutex.Unlock()

@@ -239,6 +239,23 @@ func TestOneEnd(t *testing.T) {
 	ended.Range(func(_, once any) bool { return assert.True(t, once.(bool), "ended twice") })
 }
 
+// What calls back while the client shuts down has ended when Close returns.
+func TestCloseWaitsForACallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := open(t, 0)
+		release, ended := make(chan struct{}), false
+		_, err := w.Request(ask(time.Second, "a"), func(Result) {
+			<-release
+			ended = true
+		})
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		time.AfterFunc(time.Second, func() { close(release) })
+		w.Close()
+		assert.True(t, ended)
+	})
+}
+
 func TestAPanicIsAFaultOfTheClient(t *testing.T) {
 	w := open(t, 0)
 	faults := make(chan error, 1)

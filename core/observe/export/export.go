@@ -56,34 +56,25 @@ type Export struct {
 	logs    *sdklog.LoggerProvider
 
 	once sync.Once
-	done chan struct{} // closed: Shutdown is over
+	over context.Context // ends: Shutdown is over
+	end  context.CancelFunc
 	err  error
 }
 
 // ending is an exporter that gives up what is left when Shutdown is over.
 type ending struct {
 	sdktrace.SpanExporter
-	over <-chan struct{}
+	over context.Context
 }
 
 // ExportSpans sends spans.
 func (e ending) ExportSpans(ctx context.Context, list []sdktrace.ReadOnlySpan) error {
-	select {
-	case <-e.over:
+	if e.over.Err() != nil {
 		return nil // Shutdown has told of it
-	default:
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		select {
-		case <-e.over:
-			cancel()
-		case <-ended:
-		}
-	}()
+	defer context.AfterFunc(e.over, cancel)()
 	return e.SpanExporter.ExportSpans(ctx, list)
 }
 
@@ -112,7 +103,8 @@ func Adopt(environ map[string]string) error {
 // out and told by the error. failed hears of exports that fail; producers tell what the
 // metrics are at each export.
 func New(ctx context.Context, failed func(error), producers ...sdkmetric.Producer) (*Export, error) {
-	e := &Export{done: make(chan struct{})}
+	e := &Export{}
+	e.over, e.end = context.WithCancel(context.Background())
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return e, nil
 	}
@@ -178,7 +170,7 @@ func (e *Export) trace(ctx context.Context, protocol string, about *resource.Res
 	if os.Getenv("OTEL_BSP_MAX_QUEUE_SIZE") == "" {
 		batch = append(batch, sdktrace.WithMaxQueueSize(spans))
 	}
-	e.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithBatcher(ending{exporter, e.done}, batch...))
+	e.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithBatcher(ending{exporter, e.over}, batch...))
 	return nil
 }
 
@@ -269,10 +261,8 @@ func (e *Export) each(ctx context.Context, call func(signal) error) error {
 
 // Flush sends what is not sent yet. After Shutdown it does nothing.
 func (e *Export) Flush(ctx context.Context) error {
-	select {
-	case <-e.done:
+	if e.over.Err() != nil {
 		return nil
-	default:
 	}
 	return e.each(ctx, func(one signal) error { return one.ForceFlush(ctx) })
 }
@@ -281,9 +271,9 @@ func (e *Export) Flush(ctx context.Context) error {
 // dropped. All calls wait for the same end and get the same error.
 func (e *Export) Shutdown(ctx context.Context) error {
 	e.once.Do(func() {
-		defer close(e.done)
+		defer e.end()
 		e.err = e.each(ctx, func(one signal) error { return one.Shutdown(ctx) })
 	})
-	<-e.done
+	<-e.over.Done()
 	return e.err
 }
