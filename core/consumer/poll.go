@@ -246,11 +246,20 @@ func (in *intake) offer(made *entry) {
 		}
 	case partition.Stale:
 		c.log.Debug("record came again", fields(name, slog.Int64("offset", made.record.Offset))...)
-	case partition.Queued, partition.Skipped:
-		if made.event == nil {
-			c.log.Error("invalid record", fields(name, slog.Int64("offset", made.record.Offset),
-				slog.String("reason", made.reason), slog.Bool("skipped", verdict == partition.Skipped))...)
-		}
+	case partition.Skipped:
+		c.log.Error("skipping invalid record", fields(name, slog.Int64("offset", made.record.Offset), slog.String("reason", made.reason))...)
+	case partition.Looped:
+		in.filtered(made, "source_system")
+	case partition.Unwanted:
+		in.filtered(made, "event_type")
+	}
+}
+
+// filtered tells of a record that no handler gets by the wish of the operator: to who asks
+// for it, since there may be many.
+func (in *intake) filtered(made *entry, reason string) {
+	if log := in.consumer.log; log.Enabled(context.Background(), slog.LevelDebug) {
+		log.Debug("record filtered", append(pipeline.Fields(made.event), slog.String("reason", reason))...)
 	}
 }
 

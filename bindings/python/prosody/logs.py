@@ -22,7 +22,7 @@ def emit(line: Line) -> None:
         fields = _fields(line.fields)
         text = line.text
         if fields:
-            text += "".join(f" {name}={value}" for name, value in fields.items())
+            text += "".join(f" {name}={_plain(value)}" for name, value in fields.items())
         extra = {f"{name}_" if name in _TAKEN else name: value for name, value in fields.items()}
         record = logger.makeRecord(
             logger.name, line.level, "(prosody)", 0, text, (), None, None, extra
@@ -33,6 +33,14 @@ def emit(line: Line) -> None:
     except Exception:
         if logging.raiseExceptions:  # what the logging module does with a failing handler
             traceback.print_exc()
+
+
+def _plain(value: Any) -> str:
+    """A value on one line, so that a key with a line break forges no line of its own."""
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _fields(encoded: bytes) -> dict[str, Any]:

@@ -33,6 +33,31 @@ RSpec.describe Prosody.const_get(:Log) do
               ["ERROR", "prosody.x: text 40 a=1 b=c"], ["INFO", "prosody.x: odd no json"]])
   end
 
+  it "keeps each line on one line, whatever a key holds" do
+    fields = JSON.generate("key" => "a\nERROR forged\u202e\u2028\e[31m", "größe" => "ü")
+    text = written { |log| log.line(line.new(0, 40, "prosody.x", "odd", fields)) }
+    expect(text.lines.size).to eq(1)
+    expect(text).to include('odd key=a\nERROR forged\u202E\u2028\e[31m größe=ü')
+  end
+
+  it "has one line of a message that is given up, with its place and the reason" do
+    refuse = ->(_, message) { raise Prosody::PermanentError, "no such\naccount" if message.payload == "bad" }
+    recorder = Recorder.new(message: refuse)
+    output = StringIO.new
+    before = Prosody.logger
+    Prosody.logger = Logger.new(output)
+    made = consume(recorder)
+    %w[bad good].each { |payload| made.send_message(topic, "a\nb", payload) }
+    patiently { recorder.take(2) }
+    made.shutdown
+    eventually { output.string.include?("discarding") }
+    last = output.string.lines.grep(/discarding message|copying record/)
+    expect(last.size).to eq(1)
+    expect(last.first).to match(/ERROR -- .*topic=#{topic} partition=\d offset=0 key=a\\nb .*reason=.*no such\\naccount$/)
+  ensure
+    Prosody.logger = before
+  end
+
   it "drops lines of a logger that does not keep up, and says so" do
     lines = []
     go = Thread::Queue.new

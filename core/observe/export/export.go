@@ -108,8 +108,8 @@ func New(ctx context.Context, failed func(error), producers ...sdkmetric.Produce
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return e, nil
 	}
-	about, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithHost())
-	if about == nil {
+	process, err := about(ctx)
+	if process == nil {
 		return e, err
 	}
 	problems := []error{err}
@@ -117,9 +117,9 @@ func New(ctx context.Context, failed func(error), producers ...sdkmetric.Produce
 		otel.SetErrorHandler(otel.ErrorHandlerFunc(seldom(failed)))
 	}
 	problems = append(problems,
-		build(traces, func(protocol string) error { return e.trace(ctx, protocol, about) }),
-		build(logRecords, func(protocol string) error { return e.log(ctx, protocol, about) }),
-		build(metrics, func(protocol string) error { return e.meter(ctx, protocol, about, producers) }))
+		build(traces, func(protocol string) error { return e.trace(ctx, protocol, process) }),
+		build(logRecords, func(protocol string) error { return e.log(ctx, protocol, process) }),
+		build(metrics, func(protocol string) error { return e.meter(ctx, protocol, process, producers) }))
 	return e, errors.Join(problems...)
 }
 

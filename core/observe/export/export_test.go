@@ -92,6 +92,32 @@ func TestAllSignalsArriveByBothProtocols(t *testing.T) {
 	}
 }
 
+// Without an instance a collector would take two processes of a service for one, and their
+// counters would overwrite each other.
+func TestProcessesOfAServiceAreToldApart(t *testing.T) {
+	bare(t)
+	described := func() map[string]string {
+		made, err := about(t.Context())
+		require.NoError(t, err)
+		attributes := map[string]string{}
+		for _, each := range made.Attributes() {
+			attributes[string(each.Key)] = each.Value.AsString()
+		}
+		return attributes
+	}
+	first, second := described(), described()
+	require.NotEmpty(t, first["service.instance.id"])
+	require.NotEqual(t, first["service.instance.id"], second["service.instance.id"])
+	require.Regexp(t, "^unknown_service:.+", first["service.name"])
+	require.NotEmpty(t, first["host.name"])
+	require.Equal(t, "opentelemetry", first["telemetry.sdk.name"])
+
+	t.Setenv("OTEL_SERVICE_NAME", "orders")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=pod-7,host.name=box")
+	own := described()
+	require.Equal(t, []string{"orders", "pod-7", "box"}, []string{own["service.name"], own["service.instance.id"], own["host.name"]})
+}
+
 func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	bare(t)
 	before := goleak.IgnoreCurrent()

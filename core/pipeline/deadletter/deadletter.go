@@ -79,7 +79,7 @@ func (l *Letters) Invalid(leaving context.Context, record *kafka.Record, reason 
 // that is too large is tried with a shorter text; then it waits for the operator.
 func (l *Letters) write(leaving context.Context, out producer.Outgoing, source origin, reason string) bool {
 	log := l.options.Log.With("failure_topic", l.options.Topic, "kind", source.kind,
-		"topic", source.topic, "partition", source.partition, "offset", source.offset)
+		"topic", source.topic, "partition", source.partition, "offset", source.offset, "key", pipeline.Clip(out.Key, 256))
 	log.Error("copying record to the failure topic", "reason", pipeline.Clip(reason, 1024))
 	limit := maxError
 	for attempt := uint32(1); ; attempt++ {

@@ -87,7 +87,16 @@ func TestLostRecordsAreDeadLetters(t *testing.T) {
 				require.Len(t, b.sent, 1)
 				assert.Equal(t, "k", b.sent[0].Key)
 			}
-			assert.Contains(t, b.log.String(), "deleted")
+			told := 0
+			for line := range strings.Lines(b.log.String()) {
+				if strings.Contains(line, "discarding message") || strings.Contains(line, "copying record to the failure topic") {
+					told++
+					for _, part := range []string{"deleted", "topic=", "partition=", "offset=", "key=k"} {
+						assert.Contains(t, line, part)
+					}
+				}
+			}
+			assert.Equal(t, 1, told, b.log.String())
 			assert.EqualValues(t, 1, b.chain.Counts.Snapshot().Lost)
 			b.retry()
 			assert.Equal(t, "2 0 success", b.lines[len(b.lines)-1])

@@ -8,8 +8,9 @@ module Prosody
   # @private
   class Log
     LIMIT = 1024
+    UNSEEN = /[[:cntrl:]\u2028-\u202e\u2066-\u2069]/
     WAIT = { Object => :on_blocking }.freeze
-    private_constant :LIMIT, :WAIT
+    private_constant :LIMIT, :UNSEEN, :WAIT
 
     def initialize
       @lines = Thread::SizedQueue.new(LIMIT)
@@ -73,9 +74,14 @@ module Prosody
     def fields(json)
       return "" if json.empty?
 
-      JSON.parse(json).to_h.map { |name, value| " #{name}=#{value}" }.join
+      JSON.parse(json).to_h.map { |name, value| " #{name}=#{plain(value)}" }.join
     rescue StandardError
       " #{json}"
+    end
+
+    # A value on one line, so that a key with a line break forges no line of its own.
+    def plain(value)
+      value.to_s.gsub(UNSEEN) { |found| found.dump[1..-2] }
     end
   end
   private_constant :Log
