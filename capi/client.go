@@ -72,20 +72,29 @@ func goClientLog(c, q C.uintptr_t, e *C.prosody_error) (status C.prosody_status)
 	return C.PROSODY_OK
 }
 
-// begin starts an asynchronous call of a client and a queue.
-func begin(name string, c, q C.uintptr_t, e *C.prosody_error, call func(*peer, *desk)) C.prosody_status {
+// pair gives the client and the queue of a call that begins.
+func pair(name string, c, q C.uintptr_t, e *C.prosody_error) (*peer, *desk, C.prosody_status) {
 	if !enter(name) {
-		return refuse(e)
+		return nil, nil, refuse(e)
 	}
 	p := clientOf(c)
 	if p == nil {
-		return stale(e, kindClient)
+		return nil, nil, stale(e, kindClient)
 	}
-	queue := queueOf(q)
-	if queue == nil {
-		return stale(e, kindQueue)
+	d := queueOf(q)
+	if d == nil {
+		return nil, nil, stale(e, kindQueue)
 	}
-	call(p, queue)
+	return p, d, C.PROSODY_OK
+}
+
+// begin starts an asynchronous call of a client and a queue.
+func begin(name string, c, q C.uintptr_t, e *C.prosody_error, call func(*peer, *desk)) C.prosody_status {
+	p, d, status := pair(name, c, q, e)
+	if status != C.PROSODY_OK {
+		return status
+	}
+	call(p, d)
 	return C.PROSODY_PENDING
 }
 
@@ -134,22 +143,15 @@ func goClientSend(c, q C.uintptr_t, tag C.uint64_t, o *C.prosody_outgoing, e *C.
 		name = "prosody_client_excise"
 	}
 	defer guard(name, e, &status)
-	if !enter(name) {
-		return refuse(e)
-	}
-	p := clientOf(c)
-	if p == nil {
-		return stale(e, kindClient)
-	}
-	queue := queueOf(q)
-	if queue == nil {
-		return stale(e, kindQueue)
+	p, d, status := pair(name, c, q, e)
+	if status != C.PROSODY_OK {
+		return status
 	}
 	out, status := outgoing(o, e)
 	if status != C.PROSODY_OK {
 		return status
 	}
-	if err := p.send(out, func(sent producer.Sent) { queue.Push(delivered(tag, sent)) }); err != nil {
+	if err := p.send(out, func(sent producer.Sent) { d.Push(delivered(tag, sent)) }); err != nil {
 		return report(e, err)
 	}
 	return C.PROSODY_PENDING

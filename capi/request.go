@@ -42,16 +42,9 @@ func goClientRequest(c, q C.uintptr_t, tag C.uint64_t, asks *C.prosody_request, 
 		name = "prosody_client_request_excise"
 	}
 	defer guard(name, e, &status)
-	if !enter(name) {
-		return refuse(e)
-	}
-	p := clientOf(c)
-	if p == nil {
-		return stale(e, kindClient)
-	}
-	held := queueOf(q)
-	if held == nil {
-		return stale(e, kindQueue)
+	p, d, status := pair(name, c, q, e)
+	if status != C.PROSODY_OK {
+		return status
 	}
 	ask := request.Ask{Timeout: time.Duration(min(int64(asks.timeout_ms), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond}
 	if ask.Record, status = outgoing(asks.record, e); status != C.PROSODY_OK {
@@ -63,7 +56,7 @@ func goClientRequest(c, q C.uintptr_t, tag C.uint64_t, asks *C.prosody_request, 
 		}
 		ask.Subsystems = append(ask.Subsystems, text(one))
 	}
-	if err := p.request(question{held.Queue, uint64(tag)}, ask); err != nil {
+	if err := p.request(question{d.Queue, uint64(tag)}, ask); err != nil {
 		return report(e, err)
 	}
 	return C.PROSODY_PENDING
@@ -132,18 +125,11 @@ func gathered(tag uint64, result request.Result) *record.Completion {
 func goClientAbandon(c, q C.uintptr_t, tag C.uint64_t, e *C.prosody_error) (status C.prosody_status) {
 	const name = "prosody_client_abandon"
 	defer guard(name, e, &status)
-	if !enter(name) {
-		return refuse(e)
+	p, d, status := pair(name, c, q, e)
+	if status != C.PROSODY_OK {
+		return status
 	}
-	p := clientOf(c)
-	if p == nil {
-		return stale(e, kindClient)
-	}
-	held := queueOf(q)
-	if held == nil {
-		return stale(e, kindQueue)
-	}
-	one := p.asked.find(question{held.Queue, uint64(tag)})
+	one := p.asked.find(question{d.Queue, uint64(tag)})
 	if one == nil {
 		return C.PROSODY_ABSENT
 	}

@@ -196,8 +196,8 @@ step c-test 1200 c_tests
 step python-test 900 python_tests
 step ruby-test 900 ruby_tests
 step churn 400 faults tests/real/test_churn.py
-step interop 600 faults tests/real/test_interop.py tests/real/test_answers.py
-step faults 900 faults tests/real --ignore tests/real/test_churn.py --ignore tests/real/test_interop.py --ignore tests/real/test_answers.py
+step interop 600 faults tests/real/test_interop.py tests/real/test_alike.py tests/real/test_answers.py
+step faults 900 faults tests/real --ignore tests/real/test_churn.py --ignore tests/real/test_interop.py --ignore tests/real/test_alike.py --ignore tests/real/test_answers.py
 step kill 420 durable test_kill.py
 step store-faults 400 durable test_faults.py
 step demo 400 scripts/demo.sh

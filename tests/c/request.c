@@ -62,7 +62,7 @@ static void outcomes(host *h) {
   expect(h, 0, "tests", PROSODY_ANSWER_SUCCESS, "null");
 
   response = "7";
-  ask(h, 12, "1", names, 2, 300);
+  ask(h, 12, "1", names, 2, 10000);
   OK(await(h, 12));
   CHECK(h->values[h->completions - 1] == 2);
   expect(h, 0, "tests", PROSODY_ANSWER_SUCCESS, "7");

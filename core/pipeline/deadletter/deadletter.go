@@ -50,7 +50,7 @@ func (l *Letters) Wrap(next pipeline.Handler) pipeline.Handler {
 		}
 		e := invocation.Event
 		out := producer.Outgoing{Topic: l.options.Topic, Key: e.Key, Payload: e.Payload, Raw: true}
-		if !l.write(invocation.Leaving, out, from(e), outcome.Text) {
+		if !l.write(invocation.Leaving, out, from(e), handling+outcome.Text) {
 			return pipeline.Leave(invocation, outcome.Text)
 		}
 		outcome.Failed, outcome.Class = outcome.Class, pipeline.Success

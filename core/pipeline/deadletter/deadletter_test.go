@@ -94,7 +94,7 @@ func TestTheCopyHasAllOfTheRecordAndItsOrigin(t *testing.T) {
 			header("source-error", "old"), header("source-note", "kept"), header("response-peer", "p"),
 			header("response-code", "kept"), header("tracestate", "s"), header("z", "\xff"),
 		}
-		outcome := l.Wrap(Play(Step{End: Never("handler error: boom")})).Handle(t.Context(), invocation)
+		outcome := l.Wrap(Play(Step{End: Never("boom")})).Handle(t.Context(), invocation)
 		assert.Equal(t, pipeline.Success, outcome.Class)
 		assert.Len(t, k.got, 1)
 		out := k.got[0]

@@ -19,6 +19,9 @@ const (
 // Invalid is the source-kind of a record that could not be decoded.
 const Invalid = "invalid"
 
+// handling begins the source-error of a handler's failure, as in prosody-events.
+const handling = "handler error: "
+
 // own are the headers that a dead letter sets, so that those of an earlier failure do
 // not pile up, and those that only the request they came with needs.
 var own = map[string]bool{

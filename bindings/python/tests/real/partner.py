@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from prosody import EventHandler, Failure, PermanentError, ProsodyClient, Success, TransientError
@@ -17,6 +18,14 @@ from prosody import EventHandler, Failure, PermanentError, ProsodyClient, Succes
 def say(**line: Any) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
+
+
+BEGUN = datetime.now(timezone.utc)
+
+
+def soon(seconds: int) -> datetime:
+    """A time that is the same for each call of an attempt."""
+    return BEGUN.replace(microsecond=0) + timedelta(seconds=seconds)
 
 
 def fields(kind: str, message: Any) -> dict[str, Any]:
@@ -50,6 +59,12 @@ class Handler(EventHandler):
                 return "x" * payload["size"]
             case "fail":
                 raise TransientError("boom")
+            case "timer":
+                await context.schedule(datetime.now(timezone.utc) + timedelta(seconds=1))
+            case "moved":
+                await context.schedule(soon(3600))
+                await context.clear_and_schedule(soon(7200))
+                await context.unschedule(soon(7200))
         return payload.get("value")
 
     async def on_excise(self, context: Any, message: Any) -> Any:
@@ -57,7 +72,9 @@ class Handler(EventHandler):
         return {"gone": message.key}
 
     async def on_timer(self, context: Any, timer: Any) -> None:
-        pass
+        say(seen={"kind": "timer", "key": timer.key})
+        if timer.key.endswith("failed"):
+            raise PermanentError("no such timer")
 
 
 def shown(outcome: Any) -> Any:
