@@ -41,6 +41,7 @@ type Options struct {
 // Endpoint is a client in the network. It listens once it has to be reached.
 type Endpoint struct {
 	options Options
+	lines   int // connections that are taken at once
 	id      ID
 	secure  *secure // nil: plain
 	dialer  *dialer
@@ -65,7 +66,7 @@ func New(options Options) (*Endpoint, error) {
 	if options.Bind == "" {
 		options.Bind = DefaultBind
 	}
-	e := &Endpoint{options: options, id: ID(uuid.New())}
+	e := &Endpoint{options: options, lines: maxConnections, id: ID(uuid.New())}
 	if options.TLS != nil {
 		made, err := options.TLS.load()
 		if err != nil {

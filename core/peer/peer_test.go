@@ -13,9 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"prosody/core/clock"
@@ -200,16 +198,6 @@ func TestAnotherClientOnTheSamePort(t *testing.T) {
 	}
 }
 
-// raw connects without the checks of a Prosody that sends.
-func raw(t *testing.T, m *member) wire.PeerServiceClient {
-	t.Helper()
-	require.NoError(t, m.Reach(t.Context()))
-	connection, err := grpc.NewClient("passthrough:///"+m.self.Direct, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, connection.Close()) })
-	return wire.NewPeerServiceClient(connection)
-}
-
 func TestFramesThatAreNoAnswerAreRefused(t *testing.T) {
 	m := open(t, newDirectory(), nil)
 	client := raw(t, m)
@@ -235,33 +223,6 @@ func TestFramesThatAreNoAnswerAreRefused(t *testing.T) {
 	assert.Empty(t, m.got())
 	_, err := client.DeliverResult(t.Context(), frame(Answer{Target: id, Format: JSON, Payload: make([]byte, MaxPayload)}))
 	require.NoError(t, err)
-}
-
-// A flood of answers is turned away before its frames are read; then others get in.
-func TestAFloodIsTurnedAway(t *testing.T) {
-	gate := make(chan struct{})
-	m := open(t, newDirectory(), nil)
-	m.options.Receive = func(Answer) Verdict { <-gate; return Accepted }
-	clients := []wire.PeerServiceClient{raw(t, m), raw(t, m), raw(t, m)}
-	var all sync.WaitGroup
-	var mutex sync.Mutex
-	seen := map[codes.Code]int{}
-	for n := range 3 * maxCalls {
-		all.Go(func() {
-			_, err := clients[n%len(clients)].DeliverResult(t.Context(), frame(to(m)))
-			mutex.Lock()
-			defer mutex.Unlock()
-			seen[status.Code(err)]++
-		})
-	}
-	require.Eventually(t, func() bool { return m.Stats().Overload == 2*maxCalls }, 2*time.Minute, time.Millisecond)
-	close(gate)
-	all.Wait()
-	assert.Equal(t, map[codes.Code]int{codes.OK: maxCalls, codes.Unavailable: 2 * maxCalls}, seen)
-	_, err := clients[0].DeliverResult(t.Context(), frame(to(m)))
-	require.NoError(t, err)
-	// The room of a call is free a little after its answer is there.
-	require.Eventually(t, func() bool { return len(m.server.calls) == 0 }, time.Minute, time.Millisecond)
 }
 
 func TestAPanicIsAFaultOfTheClient(t *testing.T) {

@@ -56,7 +56,7 @@ func (e *Endpoint) serve(listener net.Listener) *server {
 	e.running.Add(1)
 	go func() {
 		defer e.running.Done()
-		_ = s.grpc.Serve(netutil.LimitListener(listener, maxConnections))
+		_ = s.grpc.Serve(netutil.LimitListener(listener, e.lines))
 	}()
 	return s
 }

@@ -194,6 +194,10 @@ func TestTheRoomIsLimited(t *testing.T) {
 		w.handle(t, big, to(3))
 	}
 	assert.LessOrEqual(t, w.bytes, maxBytes)
+	for n := range maxAnswers {
+		w.handle(t, Done(), to(byte(4+n/maxOfOne)))
+	}
+	assert.Equal(t, maxAnswers, w.Stats().Pending)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w.Close(ctx)
