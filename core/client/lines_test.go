@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -91,6 +92,7 @@ func TestEachEventThatIsGivenUpHasOneLine(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			lines, handled := &journal{}, make(chan struct{}, 1)
 			p := plan(t, way.options)
+			p.config.BootstrapServers = []string{uuid.NewString()} // nobody was here before
 			client, err := New(p, Deps{Memory: registry, Log: slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 			require.NoError(t, err)
 			way.record.Topic, way.record.Key = "orders", []byte(key)
@@ -129,7 +131,8 @@ func TestEachEventThatIsGivenUpHasOneLine(t *testing.T) {
 // A timer has no place in the log.
 func TestATimerThatIsGivenUpHasALine(t *testing.T) {
 	lines, failed := &journal{}, make(chan struct{}, 1)
-	client, err := New(plan(t, nil), Deps{Memory: registry, Log: slog.New(slog.NewJSONHandler(lines, nil))})
+	p := plan(t, map[string]string{"bootstrap_servers": uuid.NewString()})
+	client, err := New(p, Deps{Memory: registry, Log: slog.New(slog.NewJSONHandler(lines, nil))})
 	require.NoError(t, err)
 	require.NoError(t, client.Subscribe(t.Context(), pipeline.Func(func(ctx context.Context, i *pipeline.Invocation) pipeline.Outcome {
 		if i.Event.Kind == event.Timer {

@@ -27,6 +27,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"prosody/core/observe"
+	"prosody/core/observe/trace"
 )
 
 // Scope is the name of the instrumentation scope.
@@ -103,7 +104,7 @@ func (r *Registry) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 		facts := one.facts
 		common := []attribute.KeyValue{attribute.String("messaging.system", "kafka"), attribute.String("messaging.client.id", facts.Client)}
 		if facts.Consumer != nil {
-			common = append(common, attribute.String("messaging.consumer.group.name", facts.Consumer.Group))
+			common = append(common, attribute.String("messaging.consumer.group.name", trace.Plain(facts.Consumer.Group)))
 		}
 		for i := range table {
 			points[i].common, points[i].since, points[i].now = common, one.since, now

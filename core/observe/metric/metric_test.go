@@ -6,9 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -200,6 +202,9 @@ func scrape(t *testing.T, source Source) map[string]*dto.MetricFamily {
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	require.Equal(t, 200, answer.Code, string(body))
+	problems, err := promlint.New(bytes.NewReader(body)).Lint() // as promtool check metrics
+	require.NoError(t, err)
+	require.Empty(t, problems)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
 	require.NoError(t, err)
@@ -219,6 +224,25 @@ func TestPrometheusReadsThePage(t *testing.T) {
 	}
 	require.Len(t, families["messaging_process_duration_seconds"].GetMetric(), 3)
 	require.Contains(t, families, "go_goroutines")
+}
+
+// A group may have any name. It stays within its label.
+func TestNamesStayWithinTheirLabels(t *testing.T) {
+	for _, name := range []string{"a\"} 1\nforged 2\n#", `\`, "\\\n", "Größe 😀", strings.Repeat("g", 5000), "\xff\xfe", "\x00"} {
+		facts := full()
+		facts.Consumer.Group = name
+		families := scrape(t, func() *observe.Facts { return facts })
+		require.NotContains(t, families, "forged")
+		lag := families["prosody_partition_lag"].GetMetric()
+		require.Len(t, lag, 1)
+		found := ""
+		for _, label := range lag[0].GetLabel() {
+			if label.GetName() == "messaging_consumer_group_name" {
+				found = label.GetValue()
+			}
+		}
+		require.Equal(t, strings.ToValidUTF8(name, "\uFFFD"), found)
+	}
 }
 
 func BenchmarkCollect(b *testing.B) {
