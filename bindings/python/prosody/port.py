@@ -205,7 +205,22 @@ class Port(LoopQueue):
             await asyncio.wait(tasks, timeout=GRACE_S)
         for future in self._drop():
             future.cancel()
+        self.runtime.redirect(self)
+        self._read_log()
         self.close()
+
+    def _read_log(self) -> None:
+        """Tells the lines that wait."""
+        while not self.closed:
+            raw, end = self.take()
+            if not end:
+                return
+            offset = 0
+            while offset < end:
+                size, kind, _, token = record.HEAD.unpack_from(raw, offset)
+                if kind == record.LOG:
+                    self.other(kind, token, raw, offset)
+                offset += size
 
     def close(self) -> None:
         if self.closed:

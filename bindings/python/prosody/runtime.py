@@ -208,12 +208,17 @@ class Runtime:
         with self._lock:
             if self._ports.get(port.loop) is port:
                 del self._ports[port.loop]
+        self.redirect(port)
+        for core in list(self.cores):
+            if core.orphan:
+                self.limbo.begin(self.library.client_shutdown, core.handle, core)
+
+    def redirect(self, port: Port) -> None:
+        """Lets the clients of a port that closes write their log themselves."""
         for core in list(self.cores):
             if core.home is port:
                 core.home = None
                 self.library.client_log(core.handle, None, None)
-            if core.orphan:
-                self.limbo.begin(self.library.client_shutdown, core.handle, core)
 
     def unsubscribe(self, handle: Any) -> None:
         """Ends the subscription of a client whose event loop is over."""

@@ -103,7 +103,7 @@ async def test_calls_are_coroutines_and_futures() -> None:
     assert asyncio.iscoroutine(done("x", lambda: 1))
     assert await asyncio.create_task(done("x", lambda: 1)) == 1
     assert await asyncio.ensure_future(done("x", lambda: 2)) == 2
-    assert await asyncio.wait_for(done("x", lambda: 3), 1) == 3
+    assert await asyncio.wait_for(done("x", lambda: 3), 60) == 3
     assert await asyncio.gather(done("x", lambda: 4), done("x", lambda: 5)) == [4, 5]
     with pytest.raises(ZeroDivisionError):
         await asyncio.create_task(done("x", lambda: 1 // 0))

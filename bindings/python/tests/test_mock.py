@@ -264,7 +264,7 @@ async def test_blocking_handler_sees_its_cancellation(options: dict[str, Any], u
         await client.subscribe(Recorder(work))
         await client.send(unique, "k", 1)
         await eventually(lambda: waited, "the cancellation")
-    assert 0.2 < waited[0] < 10
+    assert waited[0] < 20
 
 
 async def test_cancelled_create_leaves_no_client(options: dict[str, Any]) -> None:

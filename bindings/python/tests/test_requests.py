@@ -148,8 +148,8 @@ async def test_shutdown_while_a_handler_waits_for_itself(
     async with service({**options, "shutdown_timeout": 1.0}, work) as (client, _):
         clients.append(client)
         await client.send(unique, "k", 1)
-        await asyncio.wait_for(begun.wait(), 20)
-        await asyncio.wait_for(client.shutdown(), 10)
+        await asyncio.wait_for(begun.wait(), 60)
+        await asyncio.wait_for(client.shutdown(), 60)
 
 
 async def test_a_permanent_failure_in_low_latency_mode_is_told_once(

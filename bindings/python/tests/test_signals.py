@@ -101,6 +101,8 @@ def test_signals_stay_with_the_host() -> None:
     async def main():
         calls = [make(mock=False, bootstrap_servers="localhost:1", cassandra_nodes="localhost:1"),
                  make()]
+        while len(os.listdir("/proc/self/task")) <= 6:
+            await asyncio.sleep(0.05)
         await asyncio.sleep(0.5)
         tasks = [int(task) for task in os.listdir("/proc/self/task")]
         names = {open(f"/proc/self/task/{task}/comm").read().strip() for task in tasks}

@@ -147,7 +147,7 @@ async def test_results_are_coroutines_to_asyncio(options: dict[str, Any]) -> Non
         result = handle.get("a")
         assert [await result, await result] == [[1], [1]]
         assert await asyncio.create_task(handle.get("a")) == [1]
-        assert await asyncio.wait_for(handle.get("b", (2, 3)), 1) == (2, 3)
+        assert await asyncio.wait_for(handle.get("b", (2, 3)), 60) == (2, 3)
         assert await asyncio.gather(handle.contains("a"), handle.is_empty(), handle.commit()) == [
             True,
             False,

@@ -137,7 +137,7 @@ async def test_calls_and_their_flags() -> None:
         await context.schedule(NOON)
         await context.clear_and_schedule(NOON)
         await asyncio.create_task(context.unschedule(NOON))
-        await asyncio.gather(context.clear_scheduled(), asyncio.wait_for(context.scheduled(), 1))
+        await asyncio.gather(context.clear_scheduled(), asyncio.wait_for(context.scheduled(), 60))
         calls.status = native.PENDING
         pending = [
             context.schedule(NOON, immediate=True),

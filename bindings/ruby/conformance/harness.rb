@@ -82,12 +82,11 @@ class World
   # Options for a client that works in the chosen mode.
   def options(**overrides)
     mode = if REAL
-             { cassandra_nodes: CASSANDRA, cassandra_keyspace: KEYSPACE, telemetry_enabled: false, commit_interval: 0.2,
-               send_timeout: 10.0 } # the machine may be busy
+             { cassandra_nodes: CASSANDRA, cassandra_keyspace: KEYSPACE, telemetry_enabled: false, commit_interval: 0.2 }
            else
              { mock: true }
            end
-    { bootstrap_servers: KAFKA, poll_interval: 0.02, shutdown_timeout: 10.0, **mode, **overrides }
+    { bootstrap_servers: KAFKA, poll_interval: 0.02, shutdown_timeout: 10.0, send_timeout: 30.0, **mode, **overrides }
       .reject { |_, value| value.equal?(OMITTED) }
   end
 

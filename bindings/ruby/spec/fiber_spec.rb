@@ -29,7 +29,7 @@ RSpec.describe "handlers as fibers" do
       handler = Handler.new do |_, _|
         threads[Thread.current] = true
         peak = [peak, open += 1].max
-        sleep 0.05
+        sleep 0.005 until peak > 3
         open -= 1
       end
       made = client

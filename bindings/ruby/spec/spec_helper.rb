@@ -64,7 +64,7 @@ module Helpers
   # A client of mock mode; its source system is not its group, so that it gets what it sends.
   def client(**options)
     defaults = { mock: true, bootstrap_servers: "mock", group_id: name("group"), source_system: "spec",
-                 subscribed_topics: topic }
+                 subscribed_topics: topic, send_timeout: 60 }
     made = Prosody::Client.new(defaults.merge(options))
     (@clients ||= []) << made
     made
