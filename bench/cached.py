@@ -11,9 +11,9 @@ os.environ.setdefault("PROSODY_PEER_BIND_ADDRESS", "127.0.0.1:0")
 os.environ.setdefault("PROSODY_PROBE_PORT", "none")
 os.environ.setdefault("PROSODY_LOG", "error")
 
-from prosody import EventHandler, ProsodyClient, map, value  # noqa: A004
+from prosody import EventHandler, ProsodyClient, deque, map, set, value  # noqa: A004
 
-COUNTER, SEEN = value("counter"), map("seen")
+COUNTER, SEEN, PEERS, TRAIL = value("counter"), map("seen"), set("peers"), deque("trail")
 CALLS, ROUNDS = 2000, 10
 
 
@@ -25,10 +25,18 @@ class Handler(EventHandler):
         counter, seen = context.state(COUNTER), context.state(SEEN)
         await counter.set(1)
         await seen.set("a", 1)
+        peers, trail = context.state(PEERS), context.state(TRAIL)
+        await peers.add("a")
+        await trail.append(1)
         for name, call in (
             ("value_get_us", lambda: counter.get()),
             ("map_get_us", lambda: seen.get("a")),
+            ("set_contains_us", lambda: peers.contains("a")),
+            ("deque_peek_us", lambda: trail.peek()),
+            ("deque_get_us", lambda: trail.get(0)),
             ("value_set_us", lambda: counter.set(2)),
+            ("map_set_us", lambda: seen.set("a", 2)),
+            ("set_add_us", lambda: peers.add("a")),
         ):
             times = []
             for _ in range(ROUNDS):
@@ -50,7 +58,7 @@ async def main():
     handler = Handler()
     client = await ProsodyClient.create(
         bootstrap_servers="cached", mock=True, group_id=uuid.uuid4().hex, source_system="bench", subscribed_topics="cached",
-        state_collections=[COUNTER, SEEN], telemetry_enabled=False,
+        state_collections=[COUNTER, SEEN, PEERS, TRAIL], telemetry_enabled=False,
     )
     await client.subscribe(handler)
     await client.send("cached", "key", {"n": 1})

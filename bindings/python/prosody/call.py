@@ -74,13 +74,8 @@ class Done(Coroutine[Any, Any, T]):
         self._result = result
 
     def __await__(self) -> Generator[Any, Any, T]:
-        return self
-
-    def __iter__(self) -> Done[T]:
-        return self
-
-    def __next__(self) -> Any:
-        raise StopIteration(self._result)
+        return self._result
+        yield  # a generator ends without an exception
 
     def send(self, value: Any, /) -> Any:
         """Ends as a coroutine."""

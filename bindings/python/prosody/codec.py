@@ -60,6 +60,8 @@ def encode(value: Any) -> bytes:
     """
     try:
         kind = type(value)
+        if kind is int and LEAST <= value <= MOST:
+            return b"%d" % value
         if kind not in _PLAIN:
             _check(value, kind)
         encoded: bytes = _encode(value).encode()

@@ -59,7 +59,7 @@ class Handle:
     ) -> None:
         self._store = store
         self._library = store.library
-        self._token = token
+        self._token = ctypes.c_uint64(token)
         self._attempt = attempt  # tells whether it is over
         self._definition = definition
         self._items = payloads.of(definition.payload)
@@ -111,7 +111,7 @@ class Handle:
         array, count = self._store.keys(keys)
         if self._attempt._over:
             return self._late("contains_many")
-        found = (ctypes.c_uint8 * count)()
+        found = (ctypes.c_uint8 * count.value)()
         return self._store.ask(
             "contains_many",
             self._library.state_contains_many,
@@ -120,7 +120,7 @@ class Handle:
             lambda completion: list(map(bool, completion.data)),
             array,
             count,
-            ctypes.addressof(found) if count else None,
+            found,
         )
 
     def _change(self, label: str, function: Any, key: str) -> Result[None]:
@@ -315,7 +315,11 @@ class DequeState(Handle, Generic[T]):
         if not -_FAR <= index < _FAR:
             return NOTHING
         return self._store.read(
-            "get", self._library.deque_get, self._token, self._items.decode, index
+            "get",
+            self._library.deque_get,
+            self._token,
+            self._items.decode,
+            ctypes.c_int64(index),
         )
 
     def size(self) -> Result[int]:
@@ -391,11 +395,16 @@ def bind(context: Any, definition: Definition) -> Handle:
         return known
     store: Store = context._port.store
     store.here()
+    identity = definition.name, definition.kind, definition.payload
+    place = store.places.get(identity)
+    if place is None:
+        place = byref(collection(definition))
     status = store.library.state_bind(
-        context._token, byref(collection(definition)), store.token_ref, store.error_ref
+        ctypes.c_uint64(context._token), place, store.token_ref, store.error_ref
     )
     if status != native.OK:
         raise store.exception(status, store.error.category, native.text_of(store.error))
+    store.places[identity] = place  # as many as the clients have
     made = handle(store, store.token.value, context, definition)
     context._handles[definition.name] = made
     return made

@@ -24,7 +24,7 @@ class Items(Protocol):
     """Converts the items of a collection."""
 
     def encode(self, item: Item, value: Any) -> None:
-        """Fills an item that is to be stored."""
+        """Fills an item that is to be stored, and holds nothing of another converter."""
 
     def decode(self, raw: Any) -> Any:
         """Makes a value of bytes or a memoryview."""
@@ -40,8 +40,6 @@ class _JSON:
             reason = text_of(error).removeprefix("value is not representable as JSON: ")
             text = f"value is not representable as JSON: {reason}"
             raise TransientStateError(text) from error
-        item.topic_data = None
-        item.topic_size = 0
         item.json_data = encoded
         item.json_size = len(encoded)
 
@@ -60,8 +58,6 @@ class _Messages:
         item.topic_size = len(topic)
         item.partition = value.partition
         item.offset = value.offset
-        item.json_data = None
-        item.json_size = 0
 
     def decode(self, raw: Any) -> Any:
         return message(bytes(raw))

@@ -212,27 +212,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
         _SIZE,
         _ERROR,
     ),
-    "state_bind": (c_int32, c_uint64, POINTER(Collection), POINTER(c_uint64), _ERROR),
-    "state_commit": (*_CALL, _ERROR),
-    "state_rollback": (*_CALL, _ERROR),
-    "state_clear": (*_CALL, _ERROR),
-    "state_empty": (*_CALL, _ERROR),
-    "state_contains": (*_CALL, Bytes, _ERROR),
-    "state_contains_many": (*_CALL, POINTER(Bytes), c_size_t, c_void_p, _ERROR),
     "state_release": (None, c_uint64),
-    "value_get": (*_CALL, *_BUFFER, _ERROR),
-    "value_set": (*_CALL, POINTER(Item), _ERROR),
-    "map_get": (*_CALL, Bytes, *_BUFFER, _ERROR),
-    "map_get_many": (*_CALL, POINTER(Bytes), c_size_t, *_BUFFER, _ERROR),
-    "map_set": (*_CALL, Bytes, POINTER(Item), _ERROR),
-    "map_remove": (*_CALL, Bytes, _ERROR),
-    "set_add": (*_CALL, Bytes, _ERROR),
-    "set_remove": (*_CALL, Bytes, _ERROR),
-    "deque_push": (*_CALL, c_int32, POINTER(Item), _ERROR),
-    "deque_pop": (*_CALL, c_int32, *_BUFFER, _ERROR),
-    "deque_peek": (*_CALL, c_int32, *_BUFFER, _ERROR),
-    "deque_get": (*_CALL, c_int64, *_BUFFER, _ERROR),
-    "deque_size": (*_CALL, POINTER(c_int64), _ERROR),
     "scan_open": (c_int32, c_uint64, POINTER(Scan), POINTER(c_uint64), _ERROR),
     "scan_next": (*_CALL, *_BUFFER, POINTER(c_uint32), _ERROR),
     "scan_close": (None, c_uint64),
@@ -252,6 +232,32 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "admin_destroy": (None, c_void_p),
 }
 
+# The calls on collections. To check their arguments costs as much as the call, so ctypes does not:
+# each one has to be an object of its C type (an int stands for int32_t), as prosody.store and
+# prosody.handles make them.
+_KEYED: dict[str, tuple[Any, ...]] = {
+    "state_bind": (c_int32, c_uint64, POINTER(Collection), POINTER(c_uint64), _ERROR),
+    "state_commit": (*_CALL, _ERROR),
+    "state_rollback": (*_CALL, _ERROR),
+    "state_clear": (*_CALL, _ERROR),
+    "state_empty": (*_CALL, _ERROR),
+    "state_contains": (*_CALL, Bytes, _ERROR),
+    "state_contains_many": (*_CALL, POINTER(Bytes), c_size_t, c_void_p, _ERROR),
+    "value_get": (*_CALL, *_BUFFER, _ERROR),
+    "value_set": (*_CALL, POINTER(Item), _ERROR),
+    "map_get": (*_CALL, Bytes, *_BUFFER, _ERROR),
+    "map_get_many": (*_CALL, POINTER(Bytes), c_size_t, *_BUFFER, _ERROR),
+    "map_set": (*_CALL, Bytes, POINTER(Item), _ERROR),
+    "map_remove": (*_CALL, Bytes, _ERROR),
+    "set_add": (*_CALL, Bytes, _ERROR),
+    "set_remove": (*_CALL, Bytes, _ERROR),
+    "deque_push": (*_CALL, c_int32, POINTER(Item), _ERROR),
+    "deque_pop": (*_CALL, c_int32, *_BUFFER, _ERROR),
+    "deque_peek": (*_CALL, c_int32, *_BUFFER, _ERROR),
+    "deque_get": (*_CALL, c_int64, *_BUFFER, _ERROR),
+    "deque_size": (*_CALL, POINTER(c_int64), _ERROR),
+}
+
 
 class Library:
     """The loaded library; its functions are attributes without their prefix."""
@@ -262,14 +268,15 @@ class Library:
         except OSError as error:
             raise RuntimeError(locate.reason(path, error)) from error
         self.path = path
-        for name, (result, *arguments) in _FUNCTIONS.items():
+        for name, (result, *arguments) in (_FUNCTIONS | _KEYED).items():
             try:
                 function = getattr(self._handle, f"prosody_{name}")
             except AttributeError:
                 raise RuntimeError(
                     f"{path} lacks prosody_{name}; it does not belong to this package"
                 ) from None
-            function.restype, function.argtypes = result, arguments
+            function.restype = result
+            function.argtypes = None if name in _KEYED else arguments
             setattr(self, name, function)
             if name == "abi_version" and function() != ABI:
                 raise RuntimeError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import enum
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from ctypes import byref
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
@@ -173,8 +173,9 @@ class _Finished(Done[Any]):
 
     __slots__ = ()
 
-    def __next__(self) -> Any:
+    def __await__(self) -> Generator[Any, Any, Any]:
         raise StopAsyncIteration
+        yield
 
     def send(self, value: Any, /) -> Any:
         raise StopAsyncIteration
@@ -192,7 +193,7 @@ class Scan(AsyncIterator[T]):
     def __init__(
         self,
         store: Store,
-        state: int,
+        state: ctypes.c_uint64,
         attempt: Any,
         query: tuple[native.Scan, Any],
         items: Items,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from asyncio import _get_running_loop
 from collections.abc import Callable, Iterable
-from ctypes import byref, c_size_t, c_uint32, c_uint64
+from ctypes import byref, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
 
 from prosody import native, tracing
@@ -37,10 +37,11 @@ class Store:
         self._loop = port.loop
         self._queue = port.handle
         self._tags = port.tags
+        self._tag = c_uint64(next(port.tags))
         self.error = native.make_error()
         self.error_ref = byref(self.error)
-        self.item = native.Item(ctypes.sizeof(native.Item))
-        self.item_ref = byref(self.item)
+        self.places: dict[tuple[str, str, str | None], Any] = {}
+        self._made: dict[Items, tuple[native.Item, Any]] = {}
         self._key = native.Bytes()
         self._size = c_size_t()
         self._size_ref = byref(self._size)
@@ -51,10 +52,23 @@ class Store:
         self._allocate(_SIZE)
 
     def _allocate(self, capacity: int) -> None:
-        self._buffer = (ctypes.c_uint64 * (capacity // 8))()  # aligned
-        self._address = ctypes.addressof(self._buffer)
-        self._view = memoryview(self._buffer).cast("B")
-        self._capacity = capacity
+        self._buffer = bytearray(capacity)
+        self._address = c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(self._buffer)))
+        self._capacity = c_size_t(capacity)
+
+    def _grow(self) -> None:
+        """Makes room for what the last call did not hold."""
+        self._allocate(max(_SIZE, 1 << (self._size.value - 1).bit_length()))
+
+    def _shrink(self) -> None:
+        if self._capacity.value > _KEPT:
+            self._allocate(_SIZE)
+
+    def _spend(self) -> int:
+        """The tag of a call that goes on; the next call gets another one."""
+        spent = self._tag.value
+        self._tag.value = next(self._tags)
+        return spent
 
     def key(self, key: str) -> native.Bytes:
         """A key, until the next call of this function."""
@@ -66,7 +80,7 @@ class Store:
         made.size = len(encoded)
         return made
 
-    def keys(self, keys: Iterable[str]) -> tuple[Any, int]:
+    def keys(self, keys: Iterable[str]) -> tuple[Any, c_size_t]:
         """Keys as an array, and how many there are."""
         if isinstance(keys, (str, bytes)):
             raise TypeError("keys must be a collection of str, not one text")
@@ -75,13 +89,14 @@ class Store:
             if not isinstance(key, str):
                 raise TypeError(f"a key must be a str, not {type(key).__name__}")
             encoded.append(key.encode())
-        return (native.Bytes * len(encoded))(*map(native.view, encoded)), len(encoded)
+        count = len(encoded)
+        return (native.Bytes * count)(*map(native.view, encoded)), c_size_t(count)
 
     def read(
         self,
         label: str,
         function: Any,
-        token: int,
+        token: c_uint64,
         decode: Callable[[Any], Any],
         *arguments: Any,
         absent: Done[Any] = NOTHING,
@@ -92,11 +107,10 @@ class Store:
             self.elsewhere()
         if tracing.on:
             tracing.enter(self.library)
-        tag = next(self._tags)
         status = function(
             token,
             self._queue,
-            tag,
+            self._tag,
             *arguments,
             self._address,
             self._capacity,
@@ -104,15 +118,17 @@ class Store:
             self.error_ref,
         )
         if status == native.OK:
-            answer: Result[Any] = Done(decode(self._view[: self._size.value]))
-            if self._capacity > _KEPT:
-                self._allocate(_SIZE)
-            return answer
+            return Done(decode(self._buffer[: self._size.value]))
         if status == native.ABSENT:
             return absent
         if status == native.SHORT:
-            self._allocate(max(_SIZE, 1 << (self._size.value - 1).bit_length()))
-            return self.read(label, function, token, decode, *arguments, absent=absent, late=late)
+            self._grow()
+            try:
+                return self.read(
+                    label, function, token, decode, *arguments, absent=absent, late=late
+                )
+            finally:
+                self._shrink()
 
         def finish(completion: Completion) -> Any:
             if completion.status == native.OK:
@@ -123,16 +139,15 @@ class Store:
                 else self.fail(completion, late)
             )
 
-        return self.later(label, status, tag, finish, late)
+        return self.later(label, status, finish, late)
 
     def fill(self, function: Any, token: int) -> tuple[int, int, bytes]:
-        """Calls for the next entries of a scan: the status, the tag and the data."""
+        """Calls for the next entries of a scan: the status, the tag if it is pending, the data."""
         while True:
-            tag = next(self._tags)
             status = function(
                 token,
                 self._queue,
-                tag,
+                self._tag,
                 self._address,
                 self._capacity,
                 self._size_ref,
@@ -141,17 +156,16 @@ class Store:
             )
             if status != native.SHORT:
                 break
-            self._allocate(max(_SIZE, 1 << (self._size.value - 1).bit_length()))
-        data = bytes(self._view[: self._size.value]) if status == native.OK else b""
-        if self._capacity > _KEPT:
-            self._allocate(_SIZE)
-        return status, tag, data
+            self._grow()
+        data = bytes(self._buffer[: self._size.value]) if status == native.OK else b""
+        self._shrink()
+        return status, self._spend() if status == native.PENDING else 0, data
 
     def write(
         self,
         label: str,
         function: Any,
-        token: int,
+        token: c_uint64,
         *arguments: Any,
         answers: tuple[Done[Any], Done[Any]] = (NOTHING, NOTHING),
         late: str = SETTLED,
@@ -161,8 +175,7 @@ class Store:
             self.elsewhere()
         if tracing.on:
             tracing.enter(self.library)
-        tag = next(self._tags)
-        status = function(token, self._queue, tag, *arguments, self.error_ref)
+        status = function(token, self._queue, self._tag, *arguments, self.error_ref)
         if status == native.OK:
             return answers[0]
         if status == native.ABSENT:
@@ -173,24 +186,28 @@ class Store:
                 return answers[completion.status == native.ABSENT]._result
             return self.fail(completion, late)
 
-        return self.later(label, status, tag, finish, late)
+        return self.later(label, status, finish, late)
 
     def put(
-        self, label: str, function: Any, token: int, items: Items, value: Any, *arguments: Any
+        self, label: str, function: Any, token: c_uint64, items: Items, value: Any, *arguments: Any
     ) -> Result[None]:
         """A call that stores an item."""
-        item = self.item
+        made = self._made.get(items)
+        if made is None:
+            item = native.Item(ctypes.sizeof(native.Item))
+            made = self._made[items] = item, byref(item)
+        item, reference = made
         items.encode(item, value)
-        try:
-            return self.write(label, function, token, *arguments, self.item_ref)
-        finally:
-            item.json_data = None  # it may be large
+        result = self.write(label, function, token, *arguments, reference)
+        if item.json_size > _KEPT:
+            item.json_data = None
+        return result
 
     def ask(
         self,
         label: str,
         function: Any,
-        token: int,
+        token: c_uint64,
         ready: Callable[[], Any],
         finish: Finish,
         *arguments: Any,
@@ -200,15 +217,14 @@ class Store:
             self.elsewhere()
         if tracing.on:
             tracing.enter(self.library)
-        tag = next(self._tags)
-        status = function(token, self._queue, tag, *arguments, self.error_ref)
+        status = function(token, self._queue, self._tag, *arguments, self.error_ref)
         if status == native.OK:
             return Done(ready())
 
         def end(completion: Completion) -> Any:
             return finish(completion) if completion.status == native.OK else self.fail(completion)
 
-        return self.later(label, status, tag, end, OVER)
+        return self.later(label, status, end, OVER)
 
     def here(self) -> None:
         """Refuses calls from elsewhere."""
@@ -219,10 +235,10 @@ class Store:
         """Refuses calls from elsewhere: the buffers are those of one event loop."""
         raise RuntimeError("keyed state is used on the event loop of its handler")
 
-    def later(self, label: str, status: int, tag: int, finish: Finish, late: str) -> Result[Any]:
+    def later(self, label: str, status: int, finish: Finish, late: str) -> Result[Any]:
         """The result of a call that did not end at once."""
         if status == native.PENDING:
-            return self.port.wait(label, tag, finish)
+            return self.port.wait(label, self._spend(), finish)
         category, text = self.error.category, native.text_of(self.error)
         return self.port.failed(label, self.exception(status, category, text, late))
 

@@ -43,8 +43,8 @@ class Answers:
         if name in ("exception", "status_name", "fault"):
             return getattr(self.library, name)
 
-        def call(token: int, queue: Any, tag: int, *rest: Any) -> int:
-            self.tags.append(tag)
+        def call(token: Any, queue: Any, tag: Any, *rest: Any) -> int:
+            self.tags.append(tag.value)
             return self.status
 
         return call
@@ -56,8 +56,8 @@ class Answers:
     def scan_close(self, token: int) -> None:
         self.closed.append(token)
 
-    def state_release(self, token: int) -> None:
-        self.closed.append(-token)
+    def state_release(self, token: Any) -> None:
+        self.closed.append(-token.value)
 
 
 class Bench(Rig):
@@ -161,7 +161,9 @@ async def test_errors_are_state_errors(
 def scan(bench: Bench, release: bool = False) -> Scan[Any]:
     store = bench.port.store
     query = keys("forward", {}, False)
-    return Scan(store, 5, bench.attempt, query, bench.handle(MAP)._items, value, release)
+    return Scan(
+        store, ctypes.c_uint64(5), bench.attempt, query, bench.handle(MAP)._items, value, release
+    )
 
 
 async def test_pulls_that_wait_get_each_item_once() -> None:
@@ -239,11 +241,11 @@ async def test_a_buffer_grows_and_shrinks() -> None:
     def answer(*arguments: Any) -> int:
         address, capacity, size = arguments[-4:-1]
         size._obj.value = len(text)
-        if capacity < len(text):
+        if capacity.value < len(text):
             return native.SHORT
         ctypes.memmove(address, text, len(text))
         return native.OK
 
     bench.answers.value_get = answer  # type: ignore[attr-defined]
     assert await bench.handle(VALUE).get() == "x" * 3_000_000
-    assert store._capacity < 1_000_000
+    assert store._capacity.value < 1_000_000
