@@ -56,7 +56,7 @@ func (k *keeping) End(lease any) {
 	k.Ledger.End(lease)
 }
 
-func (b *bench) keep(store *memory.Store, host pipeline.Func) *keeping {
+func (b *bench) keep(store stores.Store, host pipeline.Func) *keeping {
 	k := &keeping{}
 	k.Keeper = entity.New(entity.Options{Store: store, Group: group, Slab: time.Minute, Observer: k})
 	k.timers = timer.New(timer.Options{

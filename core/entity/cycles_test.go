@@ -127,7 +127,7 @@ func TestCyclesOfDeferral(t *testing.T) {
 		commit(t, aside, of)
 		var row []byte
 		patiently(t, func() (err error) {
-			row, err = e.Head(t.Context())
+			_, row, err = e.Head(t.Context())
 			return err
 		})
 		require.Equal(t, "row", string(row))

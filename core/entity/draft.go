@@ -111,7 +111,7 @@ func (d *draft) remember(i id, until int64, now time.Time) {
 	}
 	d.ids = append(d.ids, remembered{i, until})
 	d.root.ids = max(d.root.ids, until)
-	d.batch.Puts = append(d.batch.Puts, i.put(until, ttl))
+	d.batch.Puts = append(d.batch.Puts, i.put(until, d.batch.Stamp, ttl))
 }
 
 // schedule adds the rows of timers.

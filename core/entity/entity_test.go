@@ -55,7 +55,11 @@ func TestFirstTouchOfAFullKey(t *testing.T) {
 		assert.Equal(t, want, w.timers(again, name))
 		assert.True(t, w.seen(again, w.named(name, "x")))
 		assert.False(t, w.seen(again, w.named(name, "y")))
-		assert.LessOrEqual(t, w.store.Reads(), 3+int(many/1000), "root, timers by page, ids")
+		twice := 0
+		if many > 64 {
+			twice = 1
+		}
+		assert.LessOrEqual(t, w.store.Reads(), 3+int(many/1000)+twice, "root, timers by page, the root again, ids")
 		if many <= 64 {
 			assert.Equal(t, map[string]int{"Root": 1, "Get": 1, "Scan": 1}, w.store.Calls(), "a scan would meet what is deleted")
 		}
@@ -307,7 +311,7 @@ func TestQueue(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, n, queue.Head)
 		assert.EqualValues(t, 3, queue.Tail)
-		head, err := e.Head(t.Context())
+		_, head, err := e.Head(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []byte{byte(n)}, head)
 		txn := e.Begin(nil)
@@ -320,7 +324,7 @@ func TestQueue(t *testing.T) {
 	queue, err := e.Queue(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, entity.Queue{Head: 3, Tail: 3}, queue)
-	head, err := e.Head(t.Context())
+	_, head, err := e.Head(t.Context())
 	require.NoError(t, err)
 	assert.Nil(t, head)
 	txn := e.Begin(nil)

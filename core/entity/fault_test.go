@@ -492,6 +492,105 @@ func TestNothingIsWrittenAfterTheEndOfALease(t *testing.T) {
 	}
 }
 
+// A late write of a former owner comes between two reads of a record: either all of it is
+// seen or nothing.
+func TestALateWriteBetweenTwoReads(t *testing.T) {
+	for many, op := range map[int]string{1: "Scan", 2048 + 100 + 1: "Get"} {
+		w := newWorld(t, store.Limits{})
+		lease := w.keeper().Assign(home)
+		w.handle(lease, w.named("a", "first"), func(txn *entity.Txn) {
+			for n := range int64(min(many, 100)) {
+				schedule(t, txn, 1000+n)
+			}
+		})
+		for n := range max(0, many-100) {
+			w.handle(lease, w.named("a", fmt.Sprint("other ", n)), func(txn *entity.Txn) { txn.Retry(int64(n+1), 0) })
+			w.clock.Advance(time.Millisecond)
+		}
+		w.clock.Advance(time.Second)
+		of := w.named("a", "x")
+		of.Timestamp = 0
+		again := w.named("a", "x") // the same sender says it again
+		late := func() {
+			w.memory.Fail(nil)
+			w.handle(lease, of, func(txn *entity.Txn) {
+				require.NoError(t, txn.Unschedule(t.Context(), 1000, false))
+				schedule(t, txn, 5)
+			})
+		}
+		heir := w.keeper().Assign(home)
+		w.memory.Fail(func(called string, _ store.Key) error {
+			if called == op {
+				late()
+			}
+			return nil
+		})
+		e, err := heir.Open(t.Context(), "a")
+		if err == nil {
+			var seen bool
+			if seen, err = e.Seen(t.Context(), again, true); err == nil {
+				assert.False(t, seen && w.timers(heir, "a")[0] != 5, "%d: done, without its effects", many)
+			}
+			e.Close()
+		}
+		assert.Equal(t, fault.Store, fault.Of(err), "%d: it is tried again", many)
+		assert.True(t, w.seen(heir, again), many)
+		assert.EqualValues(t, 5, w.timers(heir, "a")[0], many)
+	}
+}
+
+func TestALateEndOfATimer(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	lease := w.keeper().Assign(home)
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) {
+		for n := range int64(100) { // more than the root lists
+			schedule(t, txn, 1000+n)
+		}
+	})
+	w.clock.Advance(time.Second)
+	w.memory.Fail(func(called string, _ store.Key) error {
+		if called == "Scan" {
+			w.memory.Fail(nil)
+			w.handle(lease, fires("a", 1000), nil)
+		}
+		return nil
+	})
+	heir := w.keeper().Assign(home)
+	_, err := heir.Open(t.Context(), "a")
+	assert.Equal(t, fault.Store, fault.Of(err), "a root and timers that do not belong together")
+	assert.Len(t, w.timers(heir, "a"), 99)
+}
+
+// The head of the queue that a former owner took off late is no event that is lost.
+func TestALateEndOfTheHead(t *testing.T) {
+	w := newWorld(t, store.Limits{})
+	lease := w.keeper().Assign(home)
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) {
+		for _, row := range []string{"one", "two"} {
+			_, err := txn.Append([]byte(row))
+			require.NoError(t, err)
+		}
+	})
+	e := w.open(w.keeper().Assign(home), "a")
+	defer e.Close()
+	w.clock.Advance(time.Second)
+	w.handle(lease, w.message("a"), func(txn *entity.Txn) { txn.Advance() })
+	_, _, err := e.Head(t.Context())
+	assert.Equal(t, fault.Store, fault.Of(err), "it is tried again")
+	queue, row, err := e.Head(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "two", string(row))
+	assert.EqualValues(t, 1, queue.Head)
+
+	at := store.Key{Group: "g", Topic: home.Topic, Key: "a"}
+	gone := store.Range{Kind: store.Deferred}
+	require.NoError(t, w.memory.Apply(t.Context(), at, store.Batch{Stamp: w.clock.Now().UnixMicro() + 10, Ranges: []store.Range{gone}}))
+	queue, row, err = e.Head(t.Context())
+	require.NoError(t, err)
+	assert.Nil(t, row, "this one is lost")
+	assert.EqualValues(t, 2, queue.Tail)
+}
+
 func TestAnEndedLeaseSettlesNothing(t *testing.T) {
 	w := newWorld(t, store.Limits{MaxBatch: 4096, MaxValue: 1024})
 	lease := w.keeper().Assign(home)

@@ -48,11 +48,12 @@ func (e *Entity) Seen(ctx context.Context, of *event.Event, ids bool) (bool, err
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	now := r.keeper.options.Clock.Now().Unix()
-	until := now + 1
-	if len(values[0]) == 8 {
-		until = int64(binary.BigEndian.Uint64(values[0]))
+	until, stamp, _ := dated(values[0])
+	if stamp > r.root.stamp {
+		r.stale.Store(true)
+		return false, errChanged
 	}
+	now := r.keeper.options.Clock.Now().Unix()
 	r.ids.add(i, until, now)
 	r.changes++
 	return true, nil
@@ -107,18 +108,33 @@ func (e *Entity) Get(ctx context.Context, slots ...store.Slot) ([][]byte, error)
 	})
 }
 
-// Head reads the row at the head of the queue; nil when the queue is empty or the row
-// is gone.
-func (e *Entity) Head(ctx context.Context) ([]byte, error) {
-	queue, err := e.Queue(ctx)
+// Head reads the queue and the row at its head; nil when the queue is empty or the row is
+// gone.
+func (e *Entity) Head(ctx context.Context) (queue Queue, row []byte, err error) {
+	queue, err = e.Queue(ctx)
 	if err != nil || queue.Head == queue.Tail {
-		return nil, err
+		return queue, nil, err
 	}
 	values, err := e.Get(ctx, queued(queue.Head))
 	if err != nil {
-		return nil, err
+		return queue, nil, err
 	}
-	return values[0], nil
+	if values[0] != nil {
+		return queue, values[0], nil
+	}
+	// A late write of a former owner may have taken it off: then the root tells.
+	r := e.record
+	if err := r.acquire(ctx); err != nil {
+		return queue, nil, err
+	}
+	defer r.release()
+	ctx, cancel := context.WithTimeout(ctx, r.keeper.options.Timeout)
+	defer cancel()
+	if err := r.same(ctx, &r.root); err != nil {
+		r.stale.Store(true)
+		return queue, nil, err
+	}
+	return queue, nil, nil
 }
 
 func queued(sequence uint64) store.Slot {

@@ -28,8 +28,20 @@ func identify(version, text string) id {
 
 func (i id) slot() store.Slot { return store.Slot{Kind: store.Done, Coordinate: string(i[:])} }
 
-func (i id) put(until int64, ttl time.Duration) store.Put {
-	return store.Put{Row: store.Row{Slot: i.slot(), Data: binary.BigEndian.AppendUint64(nil, uint64(until))}, TTL: ttl}
+// put makes the row of an id: when it is forgotten, and the stamp of the batch.
+func (i id) put(until, stamp int64, ttl time.Duration) store.Put {
+	data := binary.BigEndian.AppendUint64(make([]byte, 0, 16), uint64(until))
+	data = binary.BigEndian.AppendUint64(data, uint64(stamp))
+	return store.Put{Row: store.Row{Slot: i.slot(), Data: data}, TTL: ttl}
+}
+
+// dated reads the row of an id. A row whose stamp is above that of the root belongs to a
+// batch of which the root as it was read knows nothing.
+func dated(data []byte) (until, stamp int64, ok bool) {
+	if len(data) != 16 {
+		return 0, 0, false
+	}
+	return int64(binary.BigEndian.Uint64(data)), int64(binary.BigEndian.Uint64(data[8:])), true
 }
 
 // remembered is an id and when it is forgotten, in seconds.
@@ -72,18 +84,19 @@ func (s *idset) add(i id, until, now int64) {
 	}
 }
 
-// fill takes what a scan has found.
-func (s *idset) fill(rows []store.Row, now int64) {
+// fill takes what a scan has found, and gives the highest stamp.
+func (s *idset) fill(rows []store.Row, now int64) (last int64) {
 	list := make([]remembered, 0, len(rows))
 	for _, row := range rows {
-		if len(row.Coordinate) == len(id{}) && len(row.Data) == 8 {
-			list = append(list, remembered{id([]byte(row.Coordinate)), int64(binary.BigEndian.Uint64(row.Data))})
+		if until, stamp, ok := dated(row.Data); ok && len(row.Coordinate) == len(id{}) {
+			list, last = append(list, remembered{id([]byte(row.Coordinate)), until}), max(last, stamp)
 		}
 	}
 	slices.SortFunc(list, func(a, b remembered) int { return int(a.until - b.until) })
 	for _, one := range list {
 		s.add(one.id, one.until, now)
 	}
+	return last
 }
 
 func (s *idset) size() int { return 64*len(s.until) + 16*cap(s.order) }

@@ -47,10 +47,10 @@ func TestASetIsFilledFromRows(t *testing.T) {
 	var s idset
 	var rows []store.Row
 	for n := range 10 {
-		rows = append(rows, identify("", fmt.Sprint(n)).put(int64(100+n), 0).Row)
+		rows = append(rows, identify("", fmt.Sprint(n)).put(int64(100+n), int64(n), 0).Row)
 	}
 	rows = append(rows, store.Row{Slot: store.Slot{Coordinate: "odd"}})
-	s.fill(rows, 104)
+	assert.EqualValues(t, 9, s.fill(rows, 104), "the highest stamp")
 	for n := range 10 {
 		assert.Equal(t, n > 4, s.has(identify("", fmt.Sprint(n)), 104))
 	}

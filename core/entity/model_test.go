@@ -361,7 +361,7 @@ func (m *machine) pull() {
 	s := m.subject()
 	e := m.open(s)
 	defer e.Close()
-	head, err := e.Head(m.t.Context())
+	_, head, err := e.Head(m.t.Context())
 	require.NoError(m.t, err)
 	if len(s.facts.queue) == 0 {
 		require.Nil(m.t, head)

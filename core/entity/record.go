@@ -197,10 +197,16 @@ func (r *record) read(ctx context.Context, lease *Lease, last int64) (content, e
 		}
 		// Ids that cannot be listed can still be asked for, one by one.
 		c.ids.more = more || err != nil
-		c.ids.fill(rows, now)
+		if c.ids.fill(rows, now) > c.root.stamp {
+			return c, errChanged
+		}
 	}
 	return c, nil
 }
+
+// errChanged: a late write of a former owner came between two reads. Of what an event did
+// only a part was seen; all of it is there when the record is read anew.
+var errChanged = fault.New(fault.Store, "the record of the key has changed while it was read")
 
 // recognize lists the hints that are written already.
 func (k *Keeper) recognize(c *content, lease *Lease) {
@@ -261,10 +267,22 @@ func (r *record) readTimers(ctx context.Context, root *root) ([]timer, error) {
 			}
 		}
 		if !more || len(rows) == 0 {
-			return timers, nil
+			return timers, r.same(ctx, root)
 		}
 		span.From = rows[len(rows)-1].Coordinate + "\x00"
 	}
+}
+
+// same tells that the root is what it was before other rows were read.
+func (r *record) same(ctx context.Context, read *root) error {
+	data, err := r.keeper.options.Store.Root(ctx, r.key)
+	if err != nil {
+		return err
+	}
+	if now, err := decodeRoot(data); err != nil || now.stamp != read.stamp {
+		return errChanged
+	}
+	return nil
 }
 
 // cover is the slab of a second.

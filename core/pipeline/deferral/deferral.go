@@ -85,7 +85,7 @@ func (d *deferral) Handle(ctx context.Context, invocation *pipeline.Invocation) 
 	case err != nil:
 		return d.refused(invocation, err)
 	case invocation.Event.Kind == event.Retry:
-		return d.head(ctx, invocation, queue)
+		return d.head(ctx, invocation)
 	case queue.Head != queue.Tail:
 		return d.aside(invocation, queue.Due, queue.Count, "events of the key wait already")
 	}
@@ -121,7 +121,16 @@ func (d *deferral) aside(invocation *pipeline.Invocation, due int64, count uint3
 }
 
 // head runs the first event of the queue, when it is due.
-func (d *deferral) head(ctx context.Context, invocation *pipeline.Invocation, queue entity.Queue) pipeline.Outcome {
+func (d *deferral) head(ctx context.Context, invocation *pipeline.Invocation) pipeline.Outcome {
+	var queue entity.Queue
+	var data []byte
+	err := d.repeat(invocation, "read the deferred event", func() (err error) {
+		queue, data, err = invocation.Entity.Head(invocation.Leaving)
+		return err
+	})
+	if err != nil {
+		return d.refused(invocation, err)
+	}
 	now := d.after(0)
 	switch {
 	case queue.Head == queue.Tail:
@@ -129,14 +138,6 @@ func (d *deferral) head(ctx context.Context, invocation *pipeline.Invocation, qu
 	case queue.Due > now:
 		// It has moved, or the clock was set back. The timers are to hear of it again.
 		return d.wait(invocation, queue.Due+1, queue.Count, "")
-	}
-	var data []byte
-	err := d.repeat(invocation, "read the deferred event", func() (err error) {
-		data, err = invocation.Entity.Head(invocation.Leaving)
-		return err
-	})
-	if err != nil {
-		return d.refused(invocation, err)
 	}
 	call := invocation.Event
 	start := time.Now()
