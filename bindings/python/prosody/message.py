@@ -44,9 +44,26 @@ class Message(Generic[P]):
     timestamp: datetime
     key: str
     payload: P
-    headers: tuple[Header, ...] = field(default=(), compare=False)
+    headers: tuple[Header, ...] = field(default_factory=tuple, compare=False)
     source_system: str | None = field(default=None, compare=False)
     response_requested: bool = field(default=False, compare=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Unpacks the headers of a delivered message when they are first read."""
+            packed = self.__dict__.get("_packed") if name == "headers" else None
+            if packed is None:
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}",
+                    name=name,
+                    obj=self,
+                )
+            from prosody import record
+
+            raw, count = packed
+            found = self.__dict__["headers"] = record.headers(raw, 0, count)
+            return found
 
 
 @dataclass(frozen=True)
@@ -78,7 +95,7 @@ class Draft(Generic[P]):
         timestamp: datetime,
         key: str,
         payload: P,
-        headers: tuple[Header, ...],
+        headers: tuple[Header, ...] | None,  # None: they are unpacked later
         source_system: str | None,
         response_requested: bool,
     ) -> None:
@@ -88,7 +105,8 @@ class Draft(Generic[P]):
         self.timestamp = timestamp
         self.key = key
         self.payload = payload
-        self.headers = headers
+        if headers is not None:
+            self.headers = headers
         self.source_system = source_system
         self.response_requested = response_requested
         self._core = True  # it was delivered

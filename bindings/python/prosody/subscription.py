@@ -133,18 +133,17 @@ class Subscription(LoopQueue):
                 if state_size != null and state_size:
                     place, stop = _span(raw, start, trace_size, state_size)
                 start = stop
-            headers: tuple[Any, ...] = ()
-            if headers_count:
-                headers = record.headers(raw, start, headers_count)
             asked = flags & record.FLAG_RESPONSE != 0
             when = record.moment(timestamp)
             if kind == record.MESSAGE:
                 event: Any = draft(
-                    topic, partition, position, when, key, payload, headers, source, asked
+                    topic, partition, position, when, key, payload, None, source, asked
                 )
+                event._packed = raw[start : self.offset], headers_count
                 event.__class__ = Message
                 method = self._on_message
             else:
+                headers = record.headers(raw, start, headers_count)
                 event = ExciseMessage(topic, partition, position, when, key, headers, source, asked)
                 method = self._on_excise
             if unreadable is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import sys
 from datetime import datetime, timezone
@@ -36,6 +37,9 @@ async def test_message_fields() -> None:
     )
     await rig.outcomes(2)
     message, excise = handler.events
+    for twin in (copy.copy(message), copy.deepcopy(message)):  # nobody has read them
+        assert twin == message
+        assert twin.headers[2:] == (("\udcff", b""), ("", b"\0"))
     assert message == Message("topic", 2, 7, message.timestamp, "k\0é", {"a": 1})
     assert type(message) is Message
     assert message.timestamp == datetime(2023, 11, 14, 22, 13, 20, 123_000, timezone.utc)
@@ -49,6 +53,10 @@ async def test_message_fields() -> None:
     assert excise.headers == (("x", b"y"),)
     assert excise.source_system is None
     assert not hasattr(excise, "payload")
+    assert message.headers is message.headers
+    with pytest.raises(AttributeError, match="'Message' object has no attribute 'header'"):
+        message.header  # noqa: B018
+    assert Message("topic", 2, 7, message.timestamp, "k", 1).headers == ()
     for event in (message, excise):
         with pytest.raises(dataclasses.FrozenInstanceError):
             event.key = "other"
