@@ -180,10 +180,10 @@ func (e *Emitter) reported(end kafka.Delivery) {
 		e.sent.Add(1)
 		return
 	}
-	e.failed.Add(1)
 	if is(end.Err, kafka.UnknownTopic) || is(end.Err, kafka.Denied) || is(end.Err, kafka.BadTopic) {
 		e.muted.Store(time.Now().Add(mute).UnixNano())
 	}
+	e.failed.Add(1) // who sees the count finds the topic muted
 	now, last := time.Now().UnixNano(), e.told.Load()
 	if now-last >= int64(seldom) && e.told.CompareAndSwap(last, now) {
 		e.options.Log.Warn("telemetry records are lost", "telemetry_topic", e.options.Topic, "error", end.Err,

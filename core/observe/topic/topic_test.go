@@ -178,7 +178,7 @@ func TestATopicThatIsNotThereMutes(t *testing.T) {
 	b := &broker{end: &kafka.Error{Code: kafka.UnknownTopic}}
 	e := start(t, b)
 	e.Tell(&Record{})
-	require.Eventually(t, func() bool { return e.Snapshot().Failed == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return e.Snapshot().Failed == 1 }, 2*time.Minute, time.Millisecond)
 	e.Tell(&Record{})
 	require.Equal(t, Facts{Failed: 1, Dropped: 1}, e.Snapshot())
 	e.muted.Store(1) // the time is over
