@@ -30,7 +30,7 @@ func work(t *testing.T, client *Client, keys int, done *atomic.Int64) {
 		record := producer.Outgoing{Topic: "orders", Key: fmt.Sprint("key-", n), Payload: []byte(`{"n":1}`)}
 		require.NoError(t, client.Send(record, func(sent producer.Sent) { assert.Nil(t, sent.Err) }))
 	}
-	require.Eventually(t, func() bool { return done.Load() == want }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return done.Load() == want }, 5*time.Minute, 5*time.Millisecond)
 }
 
 // adds appends to a list of each key, and counts those that are as long as they have to be.

@@ -16,6 +16,8 @@ import (
 	"prosody/core/kafka"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 type member struct {
 	joined     bool
 	partitions int
@@ -42,7 +44,6 @@ func ask(t *testing.T, probe *Probe, method, path string) (int, string) {
 }
 
 func TestProbesFollowTheHealth(t *testing.T) {
-	defer goleak.VerifyNone(t)
 	state := &member{}
 	probe, err := Listen("127.0.0.1", 0, Site{Health: state}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
@@ -78,7 +79,6 @@ func TestProbesFollowTheHealth(t *testing.T) {
 }
 
 func TestTakenPortNamesPortAndOption(t *testing.T) {
-	defer goleak.VerifyNone(t)
 	log := slog.New(slog.DiscardHandler)
 	// Connections of other programs, which come from 127.0.0.1, do not take the port.
 	const host = "127.0.0.2"

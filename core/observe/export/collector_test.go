@@ -106,8 +106,9 @@ func collect(t *testing.T, protocol string) *collector {
 		collecttrace.RegisterTraceServiceServer(server, c)
 		collectmetric.RegisterMetricsServiceServer(server, meters{collector: c})
 		collectlog.RegisterLogsServiceServer(server, lines{collector: c})
-		go func() { _ = server.Serve(listener) }()
-		t.Cleanup(server.Stop)
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = server.Serve(listener) })
+		t.Cleanup(func() { server.Stop(); serving.Wait() })
 		c.endpoint = "http://" + listener.Addr().String()
 	} else {
 		server := httptest.NewServer(http.HandlerFunc(c.serve))

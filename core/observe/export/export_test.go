@@ -18,6 +18,8 @@ import (
 	"go.uber.org/goleak"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func bare(t *testing.T) {
 	t.Helper()
 	for _, pair := range os.Environ() {
