@@ -312,7 +312,7 @@ func (l *loader) foreign(key string) (home int32, foreign bool) {
 	return l.moved(key, number)
 }
 
-// moved is foreign for a number of partitions.
+// moved is foreign for a number of partitions; 0: it is not known.
 func (l *loader) moved(key string, number int) (home int32, foreign bool) {
 	if number <= 0 {
 		return 0, false
@@ -328,13 +328,6 @@ func (l *loader) moved(key string, number int) (home int32, foreign bool) {
 		}
 	}
 	return 0, false
-}
-
-// native tells, under the mutex, that a key's timers are surely for this assignment. Before
-// the first load, which brings them in all the same, nobody knows.
-func (l *loader) native(key string, number int) bool {
-	_, foreign := l.moved(key, number)
-	return len(l.counts) > 0 && !foreign
 }
 
 // pass gives a key to the owner of another partition.

@@ -206,16 +206,17 @@ func (t *Timers) Changed(lease Lease, key string, change entity.Change) {
 }
 
 // Found hears what is due of a key whose record was read. It is known already, but where
-// the answer of a write was lost, or a late one came after the load.
+// the answer of a write was lost, or a late one came after the load. What is at home
+// elsewhere is for its owner there, as far as a load would know it.
 func (t *Timers) Found(lease Lease, key string, seconds []int64, due int64) {
-	number, known := t.options.Count(lease.Partition().Topic)
-	if !known {
-		return
-	}
+	number, _ := t.options.Count(lease.Partition().Topic) // 0: not known yet
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	p := t.parts[lease]
-	if p == nil || !p.loader.native(key, number) {
+	if p == nil {
+		return
+	}
+	if _, foreign := p.loader.moved(key, number); foreign {
 		return
 	}
 	for _, second := range seconds {

@@ -146,6 +146,28 @@ func TestOneEventOfAKeyAtATimeEarliestFirst(t *testing.T) {
 	})
 }
 
+// What is found of a key is taken in also while nobody knows how many partitions there are,
+// as a load does, and when that is known only after the load.
+func TestFoundWhileTheNumberOfPartitionsIsNotKnown(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(2)
+			w.hidden = true
+			o, h := byHand(t, w, 10, 100)
+			o.assign(1)
+			time.Sleep(time.Second)
+			w.mutex.Lock()
+			w.hidden = !told
+			w.mutex.Unlock()
+			l, due := o.leases[kafka.Partition{Topic: "orders", Index: 1}], time.Now().Unix()+10
+			o.timers.Found(l, "a", []int64{due}, due*1000)
+			time.Sleep(time.Minute)
+			assert.ElementsMatch(t, []string{fmt.Sprintf("timer a@%d", due), "retry a@0"}, h.ready())
+			o.timers.Close()
+		})
+	}
+}
+
 func TestTimersDoNotBlockRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(3)

@@ -26,7 +26,8 @@ type world struct {
 	random *rand.Rand
 	slab   int64
 	topic  string
-	count  int // partitions
+	count  int  // partitions
+	hidden bool // nobody knows how many
 
 	mutex  sync.Mutex
 	keys   map[string]*facts
@@ -114,7 +115,7 @@ func (w *world) own(limit, most int) *owner {
 		Count: func(string) (int, bool) {
 			w.mutex.Lock()
 			defer w.mutex.Unlock()
-			return w.count, true
+			return w.count, !w.hidden
 		},
 		Open: func(_ context.Context, at Lease, key string) (Key, error) {
 			time.Sleep(time.Duration(w.pick(5)) * time.Millisecond)
