@@ -3,6 +3,9 @@
 
 Rounds alternate between no exporter, an exporter with 10 % sampling and one with all spans, so that a change of the
 machine's load meets all of them. The exporters send to a collector in a process of its own.
+
+With --beside DIRECTORY it compares, without an exporter, this tree with another one: the CPU time of a message in
+both, in turn. A copy of the tree without what traces need tells what traces cost that are off.
 """
 
 from __future__ import annotations
@@ -81,14 +84,43 @@ def collect(port: Any) -> None:
     server.serve_forever()
 
 
+def once(root: Path, count: int, variables: dict[str, str]) -> tuple[float, float]:
+    """One measurement in a process of its own."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "PROSODY_"))}
+    environment["PYTHONPATH"] = str(root / "bindings" / "python")
+    out = subprocess.run(
+        [sys.executable, __file__, "--once", "--count", str(count)],
+        env=environment | variables, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    rate, cost = map(float, out.stdout.split())
+    return rate, cost
+
+
+def beside(other: Path, count: int, rounds: int) -> None:
+    """CPU time of a message here and in another tree, in turn; what comes first alternates."""
+    costs: dict[Path, list[float]] = {ROOT: [], other: []}
+    for number in range(rounds):
+        for root in (ROOT, other) if number % 2 else (other, ROOT):
+            costs[root].append(once(root, count, {})[1])
+    ratios = [mine / its for mine, its in zip(costs[ROOT], costs[other], strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    least = min(costs[ROOT]) / min(costs[other])
+    print(f"this tree {statistics.median(costs[ROOT]):.2f} us, the other {statistics.median(costs[other]):.2f} us of CPU each;"
+          f" ratio {middle:.3f} (quartiles {low:.3f} to {high:.3f}), of the least {least:.3f}; {rounds} rounds of {count}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--once", action="store_true", help="one measurement in this process")
+    parser.add_argument("--beside", type=Path, metavar="DIRECTORY", help="another tree, which is built")
     chosen = parser.parse_args()
     if chosen.once:
         print(*asyncio.run(measure(chosen.count)))
+        return
+    if chosen.beside:
+        beside(chosen.beside.resolve(), chosen.count, chosen.rounds)
         return
     ours, theirs = multiprocessing.Pipe()
     collector = multiprocessing.Process(target=collect, args=(theirs,), daemon=True)
@@ -98,15 +130,8 @@ def main() -> None:
     costs: dict[str, list[float]] = {case: [] for case in CASES}
     for _ in range(chosen.rounds):
         for case, variables in CASES.items():
-            environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-            environment["PYTHONPATH"] = str(ROOT / "bindings" / "python")
-            if variables:
-                environment |= variables | {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_LOGS_EXPORTER": "none"}
-            out = subprocess.run(
-                [sys.executable, __file__, "--once", "--count", str(chosen.count)],
-                env=environment, check=True, capture_output=True, text=True,
-            )  # fmt: skip
-            rate, cost = map(float, out.stdout.split())
+            exporter = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_LOGS_EXPORTER": "none"} if variables else {}
+            rate, cost = once(ROOT, chosen.count, variables | exporter)
             rates[case].append(rate)
             costs[case].append(cost)
     base, cheap = statistics.median(rates["off"]), statistics.median(costs["off"])

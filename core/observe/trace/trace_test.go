@@ -12,6 +12,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	otel "go.opentelemetry.io/otel/trace"
+
+	"prosody/core/kafka"
 )
 
 func recorder(messages, timers string) (*Tracer, *tracetest.InMemoryExporter) {
@@ -119,5 +121,20 @@ func BenchmarkReceive(b *testing.B) {
 				tracer.Receive(cause, Record{"t", 1, 2, "k"}).End("")
 			}
 		})
+	}
+}
+
+// BenchmarkOff is all that an event pays for spans while none are exported.
+func BenchmarkOff(b *testing.B) {
+	headers := []kafka.Header{{Name: "source-system", Value: []byte("shop")}, {Name: "content-type", Value: []byte("json")}}
+	var none *Tracer
+	b.ReportAllocs()
+	for b.Loop() {
+		cause := Of(headers)
+		span := none.Receive(cause, Record{})
+		if Text(First(span.Context(), cause)) != "" {
+			b.Fatal("a span")
+		}
+		span.End("")
 	}
 }
