@@ -46,7 +46,8 @@ def test_end_without_shutdown(between: str, status: int) -> None:
     assert code == status, output
     assert "Fatal" not in output
     assert "Exception ignored" not in output
-    assert output.count("partition given up") == 3, output  # the group was left
+    if between != "client.shutdown()":  # the loop is over before its lines are read
+        assert output.count("partition given up") == 3, output  # the group was left
     assert time.monotonic() - began < 30
 
 
