@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import struct
@@ -172,7 +173,8 @@ class Library:
             size._obj.value += len(body)
             count._obj.value += 1
         if not waiting:
-            os.eventfd_read(handle.value - 1)
+            with contextlib.suppress(BlockingIOError):  # nothing has come since the last poll
+                os.eventfd_read(handle.value - 1)
         return native.OK
 
     def queue_destroy(self, handle: Any) -> None:
