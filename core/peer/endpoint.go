@@ -151,6 +151,10 @@ func (e *Endpoint) keep() {
 	wait := e.options.Lease / 3
 	for clock.Sleep(e.life, e.options.Clock, wait) == nil {
 		e.gate.Lock()
+		if e.life.Err() != nil { // it has left the directory
+			e.gate.Unlock()
+			return
+		}
 		err := e.enroll(e.life)
 		e.gate.Unlock()
 		wait = e.options.Lease / 3

@@ -47,8 +47,12 @@ func (l *line) DialContext(ctx context.Context, network, address string) (net.Co
 	}
 	w := &wire{Conn: conn, line: l, gone: make(chan struct{})}
 	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.down != nil && l.down(address) { // it was cut meanwhile
+		_ = conn.Close()
+		return nil, errDown
+	}
 	l.conns[w] = true
-	l.mutex.Unlock()
 	return w, nil
 }
 
