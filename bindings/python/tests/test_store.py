@@ -249,3 +249,21 @@ async def test_a_buffer_grows_and_shrinks() -> None:
     bench.answers.value_get = answer  # type: ignore[attr-defined]
     assert await bench.handle(VALUE).get() == "x" * 3_000_000
     assert store._capacity.value < 1_000_000
+
+
+async def test_calls_that_wait_have_tags_of_their_own() -> None:
+    bench = Bench()
+    first, second = bench.handle(VALUE).get(), bench.handle(VALUE).get()
+    assert len(set(bench.answers.tags)) == 2
+    bench.end(data=b"1")
+    bench.end(data=b"2")
+    assert [await first, await second] == [1, 2]
+
+
+async def test_the_end_of_a_scan_ends_a_loop() -> None:
+    bench = Bench()
+    bench.answers.status = native.END
+    walk = scan(bench)
+    for _ in range(2):
+        with pytest.raises(StopAsyncIteration):
+            await walk.__anext__()
