@@ -159,7 +159,7 @@ RSpec.describe Prosody::Client do
     end
 
     it "is closed when it was forgotten" do
-      text = lines do
+      text = lines("was not shut down") do
         proc { described_class.new(mock: true, bootstrap_servers: "m", source_system: "forgotten") }.call
         eventually do
           GC.start

@@ -69,7 +69,7 @@ RSpec.describe "handlers" do
 
   it "are stopped at their deadline" do
     events = []
-    text = lines do
+    text = lines("exceeded its timeout") do
       expect(attempts(timeout: 0.05) do |context, count|
         next if count > 1
 
@@ -246,7 +246,7 @@ RSpec.describe "handlers" do
   end
 
   it "say in the log why they failed" do
-    text = lines { attempts { |_, count| raise ArgumentError, "a reason" if count == 1 } }
+    text = lines("a reason") { attempts { |_, count| raise ArgumentError, "a reason" if count == 1 } }
     expect(text).to match(/ERROR.*message handling failed: #{topic}.*a reason/).and include(__FILE__)
   end
 

@@ -100,12 +100,13 @@ module Helpers
     patiently(seconds) { sleep 0.005 until yield }
   end
 
-  def lines
+  # What is logged meanwhile; it waits for the wanted text.
+  def lines(wanted = "\n")
     output = StringIO.new
     before = Prosody.logger
     Prosody.logger = Logger.new(output)
     yield
-    eventually { output.string.include?("\n") } if output.string.empty?
+    eventually { output.string.include?(wanted) }
     output.string
   ensure
     Prosody.logger = before

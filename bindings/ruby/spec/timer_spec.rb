@@ -125,7 +125,7 @@ RSpec.describe "timers" do
       demands << [context.demand.kind, context.demand.retries, timer.time]
       raise "no" if context.demand.retries < 2
     })
-    lines = lines do
+    lines = lines("timer handling failed") do
       within(recorder, retry_base: 0.001, max_retry_delay: 0.002) { |context| context.schedule(Time.at(1)) }
       expect(patiently { Array.new(3) { demands.pop } })
         .to eq([[:normal, 0, Time.at(1)], [:failure, 1, Time.at(1)], [:failure, 2, Time.at(1)]])
