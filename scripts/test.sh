@@ -124,7 +124,7 @@ go_tests() {
   # shellcheck disable=SC1091
   source build/env.sh
   out=$(mktemp)
-  "$GO" test -race -shuffle=on -timeout 20m -json ./... >"$out"
+  "$GO" test -race -shuffle=on -timeout 30m -json ./... >"$out"
   rc=$?
   "$PYTHON" scripts/gotest.py "$out" || rc=1
   rm -f -- "$out"
@@ -181,7 +181,7 @@ trap 'report; exit 130' INT TERM
 
 step setup 900 scripts/setup.sh
 step services 900 services_up
-step build 900 make --no-print-directory build
+step build 1500 make --no-print-directory build
 step symbols 120 scripts/abi.sh symbols
 step storage 60 scripts/abi.sh storage
 step load 120 scripts/abi.sh load
@@ -189,7 +189,7 @@ step header 120 scripts/abi.sh header
 step layout 120 scripts/abi.sh layout
 step breaks 120 scripts/abi.sh breaks
 step go-vet 600 go_vet
-step go-test 1500 go_tests
+step go-test 1900 go_tests
 step page 300 page_tests
 step rights 400 scripts/rights.sh
 step c-test 1200 c_tests

@@ -261,8 +261,10 @@ func (e *Export) each(ctx context.Context, call func(signal) error) error {
 
 // Flush sends what is not sent yet. After Shutdown it does nothing.
 func (e *Export) Flush(ctx context.Context) error {
-	if e.over.Err() != nil {
+	select {
+	case <-e.over.Done():
 		return nil
+	default:
 	}
 	return e.each(ctx, func(one signal) error { return one.ForceFlush(ctx) })
 }

@@ -50,15 +50,6 @@ func Run(t *testing.T, open func(t *testing.T) World) {
 	}
 }
 
-// unique makes names that no other test and no other run has.
-func unique(t testing.TB, counter *atomic.Int64) string {
-	return fmt.Sprintf("%s-%d-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano(), counter.Add(1))
-}
-
-func fresh(t testing.TB) store.Key {
-	return store.Key{Group: "contract", Topic: "topic", Key: unique(t, new(atomic.Int64))}
-}
-
 func stamp() int64 { return time.Now().UnixMicro() }
 
 func at(coordinate string) store.Slot {
