@@ -65,6 +65,17 @@ class Service(EventHandler[Any, Any]):
 
     async def run(self, context: Any, kind: str, key: str, name: int, event: Any, due: Any) -> None:
         self.note("begin", kind, key, name, event)
+        try:
+            fails = await self.work_on(context, kind, name, due)
+        except asyncio.CancelledError:  # the partition is lost
+            self.note("cut", kind, key, name, event)
+            raise
+        self.note("fail" if fails else "end", kind, key, name, event)
+        if fails:
+            raise RuntimeError("at random")
+
+    async def work_on(self, context: Any, kind: str, name: int, due: Any) -> bool:
+        """Does the work of an event. Tells whether it is to fail."""
         if self.dump is not None:
             await self.change(context, kind, name)
         await asyncio.sleep(self.work * self.chance.random())
@@ -73,9 +84,7 @@ class Service(EventHandler[Any, Any]):
             await context.schedule(datetime.datetime.fromtimestamp(self.bogus, datetime.timezone.utc))
         elif due is not None:
             await context.schedule(datetime.datetime.fromtimestamp(due, datetime.timezone.utc))
-        self.note("fail" if fails else "end", kind, key, name, event)
-        if fails:
-            raise RuntimeError("at random")
+        return fails
 
     async def on_message(self, context: Any, message: Any) -> None:
         payload = message.payload
